@@ -1,0 +1,1 @@
+"""What the functions share: the reservation protocol and the three stores it is about (docs/protocol.md)."""

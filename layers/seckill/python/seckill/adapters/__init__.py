@@ -1,0 +1,1 @@
+"""One module per store, each the only place that knows its client library."""

@@ -1,0 +1,1 @@
+"""The protocol's words as plain values: standard library only, no I/O."""

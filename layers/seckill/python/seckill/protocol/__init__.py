@@ -1,0 +1,1 @@
+"""The verbs of docs/protocol.md, one module each: reserve, abandon, land, rebuild, open a sale."""

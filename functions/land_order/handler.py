@@ -1,0 +1,81 @@
+"""Lands the reservations of an SQS batch; what cannot land comes back, and ends in the dead letters."""
+
+import json
+from functools import cache
+from typing import Any
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+from functions.land_order.settings import Settings
+from seckill.adapters.environment import from_environment
+from seckill.adapters.metrics import Metrics
+from seckill.adapters.mysql import Database
+from seckill.adapters.redis import Redis
+from seckill.domain.deadline import Deadline
+from seckill.protocol.land import Landing, land
+
+# Below the function's time-out of 10 s: a batch is cut off by an error, never by the platform in mid-transaction.
+CALL_SECONDS = 8.0
+# A page of 100 rows behind a hot row may take more than the second that a reservation grants.
+LONGEST_WAIT_SECONDS = 2.0
+LONGEST_KEY = 36
+
+logger = Logger(service="land_order")
+metrics = Metrics("land_order")
+
+
+class NotLanded(Exception):
+    """The item fails: its message comes back."""
+
+
+@cache
+def stores() -> tuple[Database, Redis]:
+    """The container's connections, kept between events."""
+    settings = from_environment(Settings)
+    return Database(settings.database_url), Redis(settings.redis_url)
+
+
+def message_of(body: str) -> dict[str, Any]:
+    """A landing message; empty when it is none."""
+    try:
+        message = json.loads(body)
+    except ValueError:
+        return {}
+    key = message.get("preDeductKey") if isinstance(message, dict) else None
+    known = isinstance(key, str) and key.isascii() and 0 < len(key) <= LONGEST_KEY
+    return dict(message) if known else {}
+
+
+def lambda_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """One SQS batch; answers which items failed, [] also for an empty batch, and never raises because all did."""
+    database, redis = stores()
+    redis.deadline = deadline = Deadline(CALL_SECONDS, LONGEST_WAIT_SECONDS)
+    database.new_call(deadline)
+    messages = [message_of(record["body"]) for record in event.get("Records", [])]
+    with metrics.invocation():
+        landings = land(database, redis, (m["preDeductKey"] for m in messages if m), metrics.count)
+        return _partial_answer(event, context, landings)
+
+
+def _partial_answer(event: dict[str, Any], context: Any, landings: dict[str, Landing]) -> dict[str, Any]:
+    def judge(record: SQSRecord) -> None:
+        message = message_of(record.body)
+        key, landing = message.get("preDeductKey"), landings.get(message.get("preDeductKey", ""))
+        about = {
+            "pre_deduct_key": key,
+            "sku_id": message.get("skuId"),
+            "correlation_id": message.get("correlationId"),
+            "landing": landing.name if landing else "NOT_A_LANDING_MESSAGE",
+        }
+        if landing is None or not landing.finished:
+            logger.warning("not landed", extra=about)
+            raise NotLanded(key)
+        logger.info("landed", extra=about)
+
+    # The whole batch has landed or failed by now, in one transaction: the processor only forms the answer.
+    processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
+    with processor(event.get("Records", []), judge, lambda_context=context):
+        processor.process()
+    return dict(processor.response())
