@@ -1,6 +1,5 @@
 """Lands the reservations of an SQS batch; what cannot land comes back, and ends in the dead letters."""
 
-import json
 from functools import cache
 from typing import Any
 
@@ -14,13 +13,13 @@ from seckill.adapters.metrics import Metrics
 from seckill.adapters.mysql import Database
 from seckill.adapters.redis import Redis
 from seckill.domain.deadline import Deadline
+from seckill.domain.landing_message import parse_landing_message
 from seckill.protocol.land import Landing, land
 
 # Below the function's time-out of 10 s: a batch is cut off by an error, never by the platform in mid-transaction.
 CALL_SECONDS = 8.0
 # A page of 100 rows behind a hot row may take more than the second that a reservation grants.
 LONGEST_WAIT_SECONDS = 2.0
-LONGEST_KEY = 36
 
 logger = Logger(service="land_order")
 metrics = Metrics("land_order")
@@ -37,23 +36,12 @@ def stores() -> tuple[Database, Redis]:
     return Database(settings.database_url), Redis(settings.redis_url)
 
 
-def message_of(body: str) -> dict[str, Any]:
-    """A landing message; empty when it is none."""
-    try:
-        message = json.loads(body)
-    except ValueError:
-        return {}
-    key = message.get("preDeductKey") if isinstance(message, dict) else None
-    known = isinstance(key, str) and key.isascii() and 0 < len(key) <= LONGEST_KEY
-    return dict(message) if known else {}
-
-
 def lambda_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """One SQS batch; answers which items failed, [] also for an empty batch, and never raises because all did."""
     database, redis = stores()
     redis.deadline = deadline = Deadline(CALL_SECONDS, LONGEST_WAIT_SECONDS)
     database.new_call(deadline)
-    messages = [message_of(record["body"]) for record in event.get("Records", [])]
+    messages = [parse_landing_message(record["body"]) for record in event.get("Records", [])]
     with metrics.invocation():
         landings = land(database, redis, (m["preDeductKey"] for m in messages if m), metrics.count)
         return _partial_answer(event, context, landings)
@@ -61,7 +49,7 @@ def lambda_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 def _partial_answer(event: dict[str, Any], context: Any, landings: dict[str, Landing]) -> dict[str, Any]:
     def judge(record: SQSRecord) -> None:
-        message = message_of(record.body)
+        message = parse_landing_message(record.body)
         key, landing = message.get("preDeductKey"), landings.get(message.get("preDeductKey", ""))
         about = {
             "pre_deduct_key": key,

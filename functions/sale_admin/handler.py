@@ -1,44 +1,79 @@
-"""Runs sales: not reachable over HTTP, invoked by operators and by the deployment."""
+"""Runs sales and repairs: not reachable over HTTP, invoked by operators and by the deployment."""
 
 from functools import cache
 from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from functions.sale_admin.actions import ACTIONS, Refusal
+from functions.sale_admin import repairs, sales
+from functions.sale_admin.arguments import Refusal
 from functions.sale_admin.settings import Settings
+from functions.sale_admin.stores import Stores, make_stores
 from seckill.adapters.environment import from_environment
-from seckill.adapters.mysql import Database, DatabaseError
-from seckill.adapters.redis import Redis, RedisError
+from seckill.adapters.mysql import DatabaseError
+from seckill.adapters.redis import RedisError
+from seckill.adapters.sqs import QueueError
 from seckill.domain.deadline import Deadline
+from seckill.protocol.change_sale import NoSuchSale, Refused
 
 # An operator waits longer than a shopper; a migration's DDL and a load of many buyers take their time.
 CALL_SECONDS = 25.0
 LONGEST_WAIT_SECONDS = 20.0
 
+ACTIONS = {
+    "migrate": sales.run_migrate,
+    "open_sale": sales.run_open_sale,
+    "top_up": sales.run_top_up,
+    "close_sale": sales.run_close_sale,
+    "reopen_sale": sales.run_reopen_sale,
+    "archive_sale": sales.run_archive_sale,
+    "rebuild": sales.run_rebuild,
+    "status": sales.run_status,
+    "list_sales": sales.run_list_sales,
+    "audit": repairs.run_audit,
+    "resolve": repairs.run_resolve,
+    "dead_letters": repairs.run_dead_letters,
+}
+
 logger = Logger(service="sale_admin")
 
 
 @cache
-def stores() -> tuple[Database, Redis]:
+def stores() -> Stores:
     """The container's connections, kept between calls."""
-    settings = from_environment(Settings)
-    return Database(settings.database_url), Redis(settings.redis_url)
+    return make_stores(from_environment(Settings))
 
 
 def lambda_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """`{"action": ...}`; success carries `"ok": true`, a refusal `"ok": false` with `error` and `detail`."""
-    database, redis = stores()
-    redis.deadline = deadline = Deadline(CALL_SECONDS, LONGEST_WAIT_SECONDS)
-    database.new_call(deadline)
+    stores().new_call(Deadline(CALL_SECONDS, LONGEST_WAIT_SECONDS))
+    answer = _answer(event)
+    logger.info(
+        "action",
+        extra={
+            "action": event.get("action"),
+            "sku_id": event.get("skuId"),
+            "pre_deduct_key": event.get("preDeductKey"),
+            "reason": event.get("reason"),
+            "ok": answer["ok"],
+        },
+    )
+    return answer
+
+
+def _answer(event: dict[str, Any]) -> dict[str, Any]:
     action = event.get("action")
     try:
-        if action not in ACTIONS:
+        if not isinstance(action, str) or action not in ACTIONS:
             raise Refusal("INVALID_REQUEST", f"action must be one of {', '.join(ACTIONS)}")
-        answer = {"ok": True, **ACTIONS[action](database, redis, event)}
-    except Refusal as refusal:
-        answer = {"ok": False, "error": refusal.code, "detail": str(refusal)}
-    except (DatabaseError, RedisError) as error:
-        answer = {"ok": False, "error": "UNAVAILABLE", "detail": str(error)}
-    logger.info("action", extra={"action": action, "sku_id": event.get("skuId"), "ok": answer["ok"]})
-    return answer
+        return {"ok": True, **ACTIONS[action](stores(), event)}
+    except (Refusal, Refused) as refusal:
+        return _refusal(refusal.code, str(refusal))
+    except NoSuchSale as error:
+        return _refusal("NO_SUCH_SALE", str(error))
+    except (DatabaseError, RedisError, QueueError) as error:
+        return _refusal("UNAVAILABLE", str(error))
+
+
+def _refusal(code: str, detail: str) -> dict[str, Any]:
+    return {"ok": False, "error": code, "detail": detail}

@@ -9,3 +9,7 @@ class Settings:
 
     database_url: str
     redis_url: str
+    landing_queue_url: str
+    landing_dlq_url: str
+    # Age in seconds from which a row at status 1 counts into the gap.
+    stale_after_seconds: int = 120

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 from aws_lambda_powertools import Metrics as Emf
-from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
 
 class Metrics:
@@ -12,12 +12,22 @@ class Metrics:
 
     def __init__(self, service: str) -> None:
         self._emf = Emf(namespace="Seckill", service=service)
+        self._service = service
         self._cold = True
 
     def count(self, name: str) -> None:
         """One more of `name`."""
         with contextlib.suppress(Exception):
             self._emf.add_metric(name=name, unit=MetricUnit.Count, value=1)
+
+    def gauge(self, name: str, value: float, sku_id: int | None = None) -> None:
+        """A gauge of the service, or of one SKU of it: a line of its own, since its dimensions differ."""
+        with contextlib.suppress(Exception):
+            line = EphemeralMetrics(namespace="Seckill", service=self._service)
+            if sku_id is not None:
+                line.add_dimension(name="sku", value=str(sku_id))
+            line.add_metric(name=name, unit=MetricUnit.Count, value=value)
+            line.flush_metrics()
 
     @contextlib.contextmanager
     def invocation(self) -> Iterator[None]:

@@ -4,6 +4,7 @@ Statements live in sql/<verb>.sql, each under a line `-- name: <statement>`, and
 """
 
 import re
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -159,7 +160,6 @@ class Database:
         """The one place where a statement leaves this process; `name` tells which."""
         connection = self._ready()
         try:
-            connection.wait_at_most(self.deadline.wait())
             cursor = connection.cursor(DictCursor)
             cursor.execute(text, arguments or None)
             return cursor
@@ -177,13 +177,12 @@ class Database:
         if self._connection is not None and not self._checked:
             self._check(self._connection)
         if self._connection is None:
-            self._connection = _connect(self._url, self.deadline.wait())
+            self._connection = _connect(self._url, self)
         self._checked = True
         return self._connection
 
     def _check(self, connection: "_Connection") -> None:
         try:
-            connection.wait_at_most(self.deadline.wait())
             connection.ping(reconnect=False)
         except (pymysql.MySQLError, OSError):
             self.close()
@@ -204,21 +203,32 @@ class Database:
 
 
 class _Connection(pymysql.Connection):
-    """PyMySQL's connection with a time-out that can change from statement to statement."""
+    """PyMySQL's connection; each wait, the handshake's too, is what the owner's deadline allows at that moment."""
 
-    def wait_at_most(self, seconds: float) -> None:
-        self._read_timeout = self._write_timeout = seconds
+    def __init__(self, owner: Database, **settings: Any) -> None:
+        self._owner = owner
+        super().__init__(**settings)
+
+    @property
+    def _wait(self) -> float:
+        return self._owner.deadline.wait()
+
+    @_wait.setter
+    def _wait(self, seconds: float | None) -> None:
+        """PyMySQL keeps fixed time-outs here; they are not used."""
+
+    connect_timeout = _read_timeout = _write_timeout = _wait
 
     def drop(self) -> None:
         self._force_close()  # type: ignore[attr-defined]
 
 
-def _connect(url: str, seconds: float) -> _Connection:
+def _connect(url: str, owner: Database) -> _Connection:
     parts = urlsplit(url)
-    options = parse_qs(parts.query)
-    tls: dict[str, Any] = {"ssl": {}} if options.get("tls") == ["true"] else {"ssl_disabled": True}
+    tls = parse_qs(parts.query).get("tls") == ["true"]
     try:
         return _Connection(
+            owner,
             host=parts.hostname or "127.0.0.1",
             port=parts.port or 3306,
             user=unquote(parts.username or ""),
@@ -226,14 +236,13 @@ def _connect(url: str, seconds: float) -> _Connection:
             database=parts.path.strip("/"),
             charset="utf8mb4",
             autocommit=True,
-            connect_timeout=seconds,
-            read_timeout=seconds,
-            write_timeout=seconds,
-            **tls,
+            # An empty or missing context means "encrypt if the server likes, believe anybody".
+            ssl=ssl.create_default_context() if tls else None,
+            ssl_disabled=not tls,
         )
     except (pymysql.MySQLError, OSError) as error:
         failure = _classified(error, "connect")
-        raise (failure if isinstance(failure, Unreachable) else Unreachable(failure.code, str(failure))) from error
+        raise failure if isinstance(failure, Unreachable) else Unreachable(failure.code, str(failure)) from error
 
 
 def _classified(error: BaseException, name: str) -> DatabaseError:

@@ -3,19 +3,21 @@
 No client-side retries anywhere: a script whose reply was lost may have run; only the protocol knows what to do then.
 """
 
+import hashlib
 import json
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
-from redis.cluster import ClusterNode, RedisCluster
+from redis.cluster import RedisCluster
+from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
 from seckill.domain.deadline import Deadline
@@ -29,6 +31,10 @@ CATALOGUE_SENTINEL = "#"
 STAGE_FIELDS = 1_000
 # Long enough for a load of a large sale, short enough that an abandoned one does not stay.
 STAGE_TTL_SECONDS = 600
+# Fields asked for per scan step: a few hundred holds an answer.
+SCAN_FIELDS = 500
+# An epoch is at most 2^53, 16 digits; a longer text is garbage, and int() refuses the longest.
+EPOCH_DIGITS = 16
 # Above this many holds a snapshot sends counts only: the verdict is "busy" (docs/protocol.md 3).
 SNAPSHOT_HOLDS = 5_000
 
@@ -90,11 +96,13 @@ class Snapshot:
 
 
 @cache
-def _script(name: str) -> str:
+def _script(name: str) -> tuple[str, str]:
+    """A script's text and the digest under which a server knows it."""
     folder = files("seckill") / "lua"
     text = (folder / f"{name}.lua").read_text()
-    needs_copy = name in ("reserve", "release", "snapshot", "load")
-    return (folder / "copy.lua").read_text() + text if needs_copy else text
+    if name in ("reserve", "release", "snapshot", "load"):
+        text = (folder / "copy.lua").read_text() + text
+    return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 class Redis:
@@ -107,7 +115,6 @@ class Redis:
     def __init__(self, url: str) -> None:
         self._url = url
         self._client: Any = None
-        self._scripts: dict[str, Any] = {}
         self.deadline = Deadline(seconds=1.0)
 
     # -- the verbs ------------------------------------------------------------------------------------------------
@@ -185,6 +192,17 @@ class Redis:
         readable = tuple(hold for hold in holds if hold is not None)
         return Snapshot(sale, hold_count, readable, len(holds) - len(readable))
 
+    def holds(self, sku_id: int) -> Iterator[Hold | None]:
+        """All holds of a sale, in pages; None for one that cannot be read. What comes meanwhile may be missed."""
+        cursor, key = 0, _copy_keys(sku_id)[1]
+        while True:  # HSCAN ends: it visits each bucket of the hash once
+            cursor, fields = self._command("HSCAN", key, cursor, "COUNT", SCAN_FIELDS)
+            for name, text in fields.items():
+                if name != b"#epoch":
+                    yield _parse_hold(name, text)
+            if cursor == 0:
+                return
+
     def view(self, sku_id: int) -> SaleView | None:
         """The sale without its holds; None when there is no whole copy."""
         snapshot = self.snapshot(sku_id, most_holds=0)
@@ -198,7 +216,7 @@ class Redis:
             if "WRONGTYPE" in str(error):  # a key of another type: no epoch to be had
                 return None
             raise
-        return int(text) if text is not None and text.isdigit() else None
+        return int(text) if text is not None and text.isdigit() and len(text) <= EPOCH_DIGITS else None
 
     def remove(self, sku_id: int) -> None:
         """Forget an archived sale's copy."""
@@ -226,50 +244,59 @@ class Redis:
         items = list(fields.items())
         for start in range(0, len(items), STAGE_FIELDS):
             chunk = [text for item in items[start : start + STAGE_FIELDS] for text in item]
-            self._command("HSET", key, *chunk)
-            self._command("EXPIRE", key, STAGE_TTL_SECONDS)
+            self._run("stage", [key], [STAGE_TTL_SECONDS, *chunk])
 
     def _run(self, name: str, keys: list[str], arguments: Sequence[str | int]) -> Any:
         """Run a script by its digest; a server that does not know it is sent the text (NOSCRIPT: nothing ran)."""
-        client = self._connected()
-        if name not in self._scripts:
-            self._scripts[name] = client.register_script(_script(name))
-        return _translated(lambda: self._scripts[name](keys=keys, args=arguments, client=client), name)
+        text, digest = _script(name)
+
+        def run(client: Any) -> Any:
+            try:
+                return client.evalsha(digest, len(keys), *keys, *arguments)
+            except redis.exceptions.NoScriptError:
+                return client.eval(text, len(keys), *keys, *arguments)
+
+        return self._asked(name, run)
 
     def _command(self, *words: str | int) -> Any:
-        client = self._connected()
-        return _translated(lambda: client.execute_command(*words), str(words[0]))
+        return self._asked(str(words[0]), lambda client: client.execute_command(*words))
 
-    def _connected(self) -> Any:
-        if self._client is None:
-            self._client = _translated(lambda: _client(self._url, self), "connect")
-        return self._client
+    def _asked(self, what: str, ask: Callable[[Any], Any]) -> Any:
+        """Do something with the client; its exceptions become the module's two, by whether it may have happened."""
+        try:
+            if self._client is None:
+                self._client = _client(self._url, self)
+            return ask(self._client)
+        except redis.ResponseError as error:
+            if "READONLY" in str(error):
+                self.close()  # no longer the primary: the next call looks its name up again
+            raise RedisError(f"{what}: {error}") from error
+        except (redis.ConnectionError, redis.TimeoutError, RedisClusterException, OSError) as error:
+            raise RedisOutcomeUnknown(f"{what}: {type(error).__name__}: {error}") from error
+        except redis.RedisError as error:
+            raise RedisError(f"{what}: {error}") from error
 
-
-def _translated(call: Any, what: str) -> Any:
-    """Run a client call; its exceptions become the module's two, by whether the command may have run."""
-    try:
-        return call()
-    except redis.exceptions.NoScriptError:
-        raise RedisError(f"{what}: the script is unknown to the server") from None
-    except redis.ResponseError as error:
-        raise RedisError(f"{what}: {error}") from error
-    except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-        raise RedisOutcomeUnknown(f"{what}: {type(error).__name__}: {error}") from error
-    except redis.RedisError as error:
-        raise RedisError(f"{what}: {error}") from error
+    def close(self) -> None:
+        """Drop the connections; the next call makes new ones."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
 
 def _bounded(base: type[Any], owner: Redis) -> type[Any]:
     """A connection class whose every wait is what the owner's deadline allows at that moment."""
 
     class BoundedConnection(base):  # type: ignore[misc]
-        def connect(self) -> None:
-            self.socket_connect_timeout = self.socket_timeout = owner.deadline.wait()
-            super().connect()
+        # The library asks anew for each address that it tries and for each new socket.
+        @property
+        def socket_connect_timeout(self) -> float:
+            return owner.deadline.wait()
+
+        @property
+        def socket_timeout(self) -> float:
+            return owner.deadline.wait()
 
         def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-            self.socket_timeout = owner.deadline.wait()
             self.update_current_socket_timeout(self.socket_timeout)
             super().send_packed_command(command, check_health=check_health)
 
@@ -279,32 +306,20 @@ def _bounded(base: type[Any], owner: Redis) -> type[Any]:
 def _client(url: str, owner: Redis) -> Any:
     parts = urlsplit(url)
     options = parse_qs(parts.query)
-    tls = parts.scheme == "rediss"
-    base = redis.SSLConnection if tls else redis.Connection
     settings: dict[str, Any] = {
-        "username": parts.username,
-        "password": parts.password,
+        "username": unquote(parts.username) if parts.username else None,
+        "password": unquote(parts.password) if parts.password else None,
+        "connection_class": _bounded(redis.SSLConnection if parts.scheme == "rediss" else redis.Connection, owner),
         "protocol": 2,
-        "lib_name": None,
-        "lib_version": None,
+        "driver_info": None,
         "retry": Retry(NoBackoff(), 0),
     }
     host, port = parts.hostname or "127.0.0.1", parts.port or 6379
     if options.get("cluster") == ["true"]:
-        return RedisCluster(
-            startup_nodes=[ClusterNode(host, port)],  # type: ignore[no-untyped-call]
-            connection_class=_bounded(base, owner),
-            ssl=tls,
-            **settings,
-        )
-    pool = redis.ConnectionPool(
-        connection_class=_bounded(base, owner),
-        host=host,
-        port=port,
-        db=int(parts.path.strip("/") or 0),
-        **settings,
-    )
-    return redis.Redis(connection_pool=pool)
+        # Only a cluster client made from a URL takes a connection class; the class brings TLS, not the scheme.
+        return RedisCluster(url=f"redis://{host}:{port}", **settings)
+    pool = redis.ConnectionPool(host=host, port=port, db=int(parts.path.strip("/") or 0), **settings)
+    return redis.Redis.from_pool(pool)
 
 
 # -- forms ----------------------------------------------------------------------------------------------------------
@@ -316,7 +331,8 @@ def _copy_keys(sku_id: int) -> list[str]:
 
 
 def _texts(answer: Sequence[bytes]) -> list[str]:
-    return [part.decode() for part in answer]
+    """An answer's parts; what is not UTF-8 is nothing of ours and only has to stay unlike it."""
+    return [part.decode(errors="replace") for part in answer]
 
 
 def _time(text: str) -> int | None:
@@ -341,5 +357,5 @@ def _parse_hold(key: bytes, text: bytes) -> Hold | None:
             key=key.decode(), user=fields["user"], quantity=int(fields["quantity"]), epoch=int(fields["epoch"]),
             ticket=int(fields["ticket"]), ms=int(fields["ms"]),
         )  # fmt: skip
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

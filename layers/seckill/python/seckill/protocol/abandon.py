@@ -7,6 +7,9 @@ from seckill.adapters.redis import Redis, RedisError
 from seckill.domain.reservation import Deduction, Reservation, Status
 from seckill.protocol.ledger import read_by_key
 
+# What sql/abandon.sql writes: such a key was never promised, so it needs no notice.
+TOMBSTONE_REASON = "abandoned"
+
 
 class Abandoned(Enum):
     """What became of the key when there is no live row under it."""

@@ -9,15 +9,20 @@ from seckill.domain.reservation import Reservation, Status
 def reservation_of(row: dict[str, Any]) -> Reservation:
     """The reservation in a row of the ledger."""
     return Reservation(
-        key=row["pre_deduct_key"].decode(),
+        key=text(row["pre_deduct_key"]),
         sku_id=row["sku_id"],
-        user=row["user_id"].decode(),
+        user=text(row["user_id"]),
         quantity=row["quantity"],
         epoch=row["epoch"],
         ticket=row["ticket"],
         status=Status(row["status"]),
         reason=row["reason"],
     )
+
+
+def text(column: bytes) -> str:
+    """A key or a user; bytes that nobody wrote through this code are shown, not choked on."""
+    return column.decode(errors="backslashreplace")
 
 
 def read_by_key(database: Database, key: str) -> Reservation | None:

@@ -48,11 +48,7 @@ def open_sale(database: Database, redis: Redis, offer: Offer) -> bool:
         if not _same(known, offer):
             raise AlreadyOpen(f"SKU {offer.sku_id} is or was on offer with other arguments")
         return _loaded_again(database, redis, known)
-    try:
-        _catalogue(database, redis)
-        return load_copy(database, redis, offer.sku_id, epoch)
-    except (RedisError, DatabaseError):
-        return False
+    return _catalogued(database, redis) and load_copy(database, redis, offer.sku_id, epoch)
 
 
 def _insert(database: Database, offer: Offer, epoch: int) -> None:
@@ -77,15 +73,18 @@ def _same(known: Row, offer: Offer) -> bool:
 
 def _loaded_again(database: Database, redis: Redis, known: Row) -> bool:
     """A missing or older copy is replaced under a new epoch: the old one's tickets may be spent."""
-    if known["state"] == "archived":
+    if known["state"] == "archived" or not _catalogued(database, redis):
         return False
     try:
-        _catalogue(database, redis)
         return rebuild(database, redis, known["sku_id"]) in (Rebuilt.LOADED, Rebuilt.NOT_NEEDED)
     except (RedisError, DatabaseError):
         return False
 
 
-def _catalogue(database: Database, redis: Redis) -> None:
+def _catalogued(database: Database, redis: Redis) -> bool:
     """Before the load (docs/protocol.md 3): all SKUs, or a lost catalogue would come back with some missing."""
-    redis.add_to_catalogue(row["sku_id"] for row in database.rows("sale.on_offer"))
+    try:
+        redis.add_to_catalogue(row["sku_id"] for row in database.rows("sale.on_offer"))
+    except (RedisError, DatabaseError):
+        return False
+    return True

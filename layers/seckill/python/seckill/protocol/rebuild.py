@@ -6,7 +6,7 @@ Letters in the comments are docs/protocol.md's.
 from collections.abc import Callable
 from enum import Enum
 
-from seckill.adapters.mysql import CommitUnknown, Database, Row
+from seckill.adapters.mysql import CommitUnknown, Database, DatabaseError, Row
 from seckill.adapters.redis import Redis, RedisError
 from seckill.domain.reservation import Hold, Status
 from seckill.domain.sale import next_epoch
@@ -45,8 +45,8 @@ def rebuild(
     automatic: bool = True,
     change: Callable[[Row], None] | None = None,
 ) -> Rebuilt:
-    """Give the sale a new epoch and load Redis with it. Raises RedisError and DatabaseError: nothing was bumped, or a
-    new epoch waits to be loaded by the next beat.
+    """Give the sale a new epoch and load Redis with it. Raises RedisError and DatabaseError: nothing was bumped
+    (or it is not known, and the next beat finds out).
 
     `observed` is the epoch a requester saw go wrong (None: saw no whole copy); an automatic rebuild is not done when
     someone has rebuilt past it. `change` is run on the locked sale row inside the first transaction: top-ups, closing
@@ -101,15 +101,29 @@ def _stop_if_not_needed(redis: Redis, sale: Row, observed: int | None) -> None:
 
 
 def load_copy(database: Database, redis: Redis, sku_id: int, epoch: int) -> bool:
-    """(c) and (d): load Redis with this epoch, read at one moment; False when a newer epoch or no Redis was there."""
+    """(c) and (d): load Redis with this epoch, read at one moment. False when a newer epoch was there or a store was
+    away: the epoch waits, and the next beat loads it.
+    """
+    try:
+        copy = _copy_of(database, sku_id, epoch)
+        if copy is None:
+            return False
+        fields, holds, buyers = copy
+        redis.load(sku_id, fields, epoch, holds, buyers)
+        loaded = redis.view(sku_id)
+    except (DatabaseError, RedisError):
+        return False
+    return loaded is not None and loaded.epoch == epoch
+
+
+def _copy_of(database: Database, sku_id: int, epoch: int) -> tuple[dict[str, str], list[Hold], dict[str, str]] | None:
+    """What Redis's copy of this epoch must hold: the sale's fields, the holds, the buyers. None for another epoch."""
     with database.consistent_read() as reader:
         sale = reader.row("rebuild.sale", sku_id)
         unpromised = reader.row("rebuild.unpromised", sku_id)
         if sale is None or unpromised is None or sale["epoch"] != epoch:
-            return False
+            return None
         live = _live_rows(reader, sku_id)
-    holds = [_hold(row) for row in live if row["status"] == Status.RESERVED]
-    buyers = {row["user_id"].decode(): row["pre_deduct_key"].decode() for row in live}
     fields = {
         "state": sale["state"],
         "stock": str(int(unpromised["units"])),
@@ -117,12 +131,9 @@ def load_copy(database: Database, redis: Redis, sku_id: int, epoch: int) -> bool
         "opens_at": _time_field(sale["opens_at"]),
         "closes_at": _time_field(sale["closes_at"]),
     }
-    try:
-        redis.load(sku_id, fields, epoch, holds, buyers)
-        copy = redis.view(sku_id)
-    except RedisError:
-        return False
-    return copy is not None and copy.epoch == epoch
+    holds = [_hold(row) for row in live if row["status"] == Status.RESERVED]
+    buyers = {row["user_id"].decode(): row["pre_deduct_key"].decode() for row in live}
+    return fields, holds, buyers
 
 
 def _live_rows(reader: Database, sku_id: int) -> list[Row]:

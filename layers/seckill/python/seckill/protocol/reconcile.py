@@ -1,0 +1,170 @@
+"""reconcile: one pass over everything that may have been left open, safe to run twice at once (docs/protocol.md 6)."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from seckill.adapters.mysql import Database, DatabaseError
+from seckill.adapters.redis import Redis, RedisError
+from seckill.adapters.sns import NoticeError, NoticeTopic
+from seckill.adapters.sqs import DeadLetters, Depth, QueueError
+from seckill.domain.deadline import Deadline
+from seckill.protocol.audit import Audit, audit_sale
+from seckill.protocol.change_sale import Refused, close_sale
+from seckill.protocol.dead_letters import Rescue, rescue_dead_letters
+from seckill.protocol.notices import publish_notices
+from seckill.protocol.old_holds import OldHolds, sweep_old_holds
+from seckill.protocol.rebuild import Rebuilt, rebuild
+from seckill.protocol.stale_rows import StaleRows, sweep_stale_rows
+
+# A sale closes by itself this long after its closing time: late requests have been answered by then.
+CLOSE_AFTER_MS = 5 * 60 * 1000
+# No sale's turn is begun with less time left: it reads some pages and may rebuild.
+SALE_SECONDS = 5.0
+
+
+@dataclass
+class Pass:
+    """What one pass did. `failed` names what could not be done this time, and why."""
+
+    stale: StaleRows = field(default_factory=StaleRows)
+    holds: list[OldHolds] = field(default_factory=list)
+    rescue: Rescue = field(default_factory=Rescue)
+    rebuilt: list[int] = field(default_factory=list)
+    closed: list[int] = field(default_factory=list)
+    audits: list[Audit] = field(default_factory=list)
+    landing_depth: Depth | None = None
+    dead_letter_depth: Depth | None = None
+    failed: list[str] = field(default_factory=list)
+
+
+class Reconcile:
+    """Runs passes; a part that fails is reported in the pass and never stops the others."""
+
+    def __init__(
+        self,
+        database: Database,
+        redis: Redis,
+        letters: DeadLetters,
+        topic: NoticeTopic | None,
+        count: Callable[[str], None],
+        stale_seconds: int,
+        landing_attempts: int,
+    ) -> None:
+        self._database = database
+        self._redis = redis
+        self._letters = letters
+        self._topic = topic
+        self._count = count
+        self._stale_seconds = stale_seconds
+        self._landing_attempts = landing_attempts
+
+    def __call__(self, deadline: Deadline) -> Pass:
+        """All parts, once, within the deadline."""
+        self._begin(deadline)
+        done = Pass()
+        with self._part(done, "catalogue"):
+            self._redis.rewrite_catalogue(row["sku_id"] for row in self._database.rows("sale.on_offer"))
+        with self._part(done, "stale rows"):
+            done.stale = sweep_stale_rows(
+                self._database, self._redis, deadline, self._count,
+                stale_seconds=self._stale_seconds, landing_attempts=self._landing_attempts,
+            )  # fmt: skip
+        with self._part(done, "dead letters"):
+            done.rescue = rescue_dead_letters(self._database, self._redis, self._letters, deadline, self._count)
+        with self._part(done, "closing"):
+            self._close_overdue(done)
+        for sku_id in self._sales(done, deadline):
+            with self._part(done, f"SKU {sku_id}"):
+                self._one_sale(done, sku_id, deadline)
+        self._look_at_queues(done)
+        with self._part(done, "notices"):
+            if self._topic:
+                publish_notices(self._database, self._topic, deadline)
+        if not done.failed:
+            self._count("ReconcilePass")
+        return done
+
+    def audit(self, deadline: Deadline, sku_id: int | None = None) -> Pass:
+        """The audit alone, of one sale or of all on offer."""
+        self._begin(deadline)
+        done = Pass()
+        for audited in [sku_id] if sku_id is not None else list(self._sales(done, deadline)):
+            with self._part(done, f"SKU {audited}"):
+                self._audited(done, audited)
+        self._look_at_queues(done)
+        return done
+
+    def rebuild(self, deadline: Deadline, sku_id: int, observed: int | None) -> Rebuilt:
+        """A rebuild that a request asked for. Raises the stores' errors: the request is kept."""
+        self._begin(deadline)
+        audit = audit_sale(self._database, self._redis, sku_id, self._stale_seconds)
+        if audit is None:
+            return Rebuilt.NO_SUCH_SALE
+        return self._rebuilt(audit, observed)
+
+    def _begin(self, deadline: Deadline) -> None:
+        self._redis.deadline = deadline
+        self._database.new_call(deadline)
+
+    @contextmanager
+    def _part(self, done: Pass, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (DatabaseError, RedisError, QueueError, NoticeError, Refused) as error:
+            done.failed.append(f"{name}: {error}")
+
+    def _sales(self, done: Pass, deadline: Deadline) -> Iterator[int]:
+        skus: list[int] = []
+        with self._part(done, "sales"):
+            skus = [row["sku_id"] for row in self._database.rows("sale.on_offer")]
+        for sku_id in skus:
+            if deadline.left() < SALE_SECONDS:
+                done.failed.append(f"SKU {sku_id} and later: too little time left")
+                return
+            yield sku_id
+
+    def _look_at_queues(self, done: Pass) -> None:
+        with self._part(done, "queues"):
+            done.landing_depth = self._letters.landing_depth()
+            done.dead_letter_depth = self._letters.depth()
+
+    def _close_overdue(self, done: Pass) -> None:
+        for row in self._database.rows("reconcile.overdue", CLOSE_AFTER_MS):
+            close_sale(self._database, self._redis, row["sku_id"])
+            done.closed.append(row["sku_id"])
+
+    def _one_sale(self, done: Pass, sku_id: int, deadline: Deadline) -> None:
+        """Holds first, so that the audit judges what is left; a copy that is behind or has drifted is rebuilt."""
+        holds = OldHolds()
+        with self._part(done, f"holds of SKU {sku_id}"):  # without Redis, the hard equations are audited all the same
+            holds = sweep_old_holds(self._database, self._redis, sku_id, deadline, self._count, self._stale_seconds)
+            done.holds.append(holds)
+        audit = self._audited(done, sku_id)
+        if audit is None:
+            return
+        copy_epoch = audit.redis.sale.epoch if audit.redis else None
+        behind = copy_epoch != audit.books.epoch
+        if behind or holds.rebuild_needed or audit.drift_confirmed:
+            outcome = self._rebuilt(audit, None if behind else copy_epoch)
+            if outcome is Rebuilt.LOADED:
+                done.rebuilt.append(sku_id)
+
+    def _audited(self, done: Pass, sku_id: int) -> Audit | None:
+        audit = audit_sale(self._database, self._redis, sku_id, self._stale_seconds)
+        if audit is not None:
+            done.audits.append(audit)
+            if audit.hard_broken:
+                self._count("InvariantBroken")
+        return audit
+
+    def _rebuilt(self, audit: Audit, observed: int | None) -> Rebuilt:
+        """A sale whose hard equations are off is never rebuilt automatically: a person mends the rows."""
+        if audit.hard_broken:
+            return Rebuilt.PROMISED_TOO_MUCH
+        outcome = rebuild(self._database, self._redis, audit.sku_id, observed=observed)
+        if outcome is Rebuilt.LOADED:
+            self._count("Rebuild")
+        if outcome is Rebuilt.PROMISED_TOO_MUCH:
+            self._count("InvariantBroken")
+        return outcome

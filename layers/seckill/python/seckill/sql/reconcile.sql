@@ -1,0 +1,35 @@
+-- What the reconciler looks for (docs/protocol.md 6.1, 6.2, 6.5). Plain SELECTs: a locking scan deadlocks with landings.
+
+-- A page of rows at 1 older than the stale age, oldest first, after the last one seen. By the database's clock.
+-- name: stale_page
+SELECT pre_deduct_key, sku_id, created_at
+FROM seckill_pre_deduct
+WHERE status = 1 AND created_at <= UTC_TIMESTAMP(3) - INTERVAL %(stale_seconds)s SECOND
+  AND (created_at > %(after_time)s OR (created_at = %(after_time)s AND pre_deduct_key > %(after_key)s))
+ORDER BY created_at, pre_deduct_key LIMIT %(page)s
+
+-- One more failure that names this row alone.
+-- name: count_retry
+UPDATE seckill_pre_deduct SET retry_count = retry_count + 1, updated_at = UTC_TIMESTAMP(3)
+WHERE pre_deduct_key = %s AND status = 1
+
+-- name: retry_count
+SELECT retry_count FROM seckill_pre_deduct WHERE pre_deduct_key = %s AND status = 1
+
+-- name: statuses
+SELECT pre_deduct_key, status FROM seckill_pre_deduct WHERE pre_deduct_key IN %s
+
+-- name: sales
+SELECT sku_id, state, epoch, quantity FROM seckill_sale WHERE state <> 'archived' ORDER BY sku_id
+
+-- Sales over for some minutes: late requests have been answered by then.
+-- name: overdue
+SELECT sku_id FROM seckill_sale
+WHERE state = 'open' AND closes_at < UNIX_TIMESTAMP() * 1000 - %s
+ORDER BY sku_id
+
+-- name: unsent_notices
+SELECT pre_deduct_key, user_id, sku_id, reason FROM seckill_notice WHERE sent_at IS NULL ORDER BY created_at LIMIT %s
+
+-- name: mark_sent
+UPDATE seckill_notice SET sent_at = UTC_TIMESTAMP(3) WHERE pre_deduct_key = %s AND sent_at IS NULL
