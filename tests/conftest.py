@@ -1,7 +1,8 @@
 """Real servers once per test process, a sale of its own for each test, and the books checked after each."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import boto3
 import pytest
@@ -14,6 +15,9 @@ from seckill.domain.deadline import Deadline
 from seckill.protocol.migrate import migrate
 from seckill.protocol.reserve import Reserve
 from tests.books import assert_books_balance
+from tests.containers import new_containers
+from tests.ledger import Ledger
+from tests.redis_copy import RedisCopy
 from tests.sales import Sales
 
 # Fixed for every test: nothing may reach a real account.
@@ -87,3 +91,36 @@ def sales(servers: Servers, redis: Redis, database: Database) -> Iterator[Sales]
     yield opened
     for sku_id in opened.sku_ids:
         assert_books_balance(servers.database_url, sku_id)
+
+
+@pytest.fixture
+def sqs(servers: Servers) -> Any:
+    """A client of the test's own for the queues in moto."""
+    return boto3.client("sqs", endpoint_url=servers.aws_endpoint_url, region_name="eu-west-1")
+
+
+@pytest.fixture
+def copy_of(servers: Servers) -> Callable[[int], RedisCopy]:
+    """The Redis copy of a sale, to look at and to damage."""
+    return lambda sku_id: RedisCopy(servers.redis_url, sku_id)
+
+
+@pytest.fixture
+def ledger_of(servers: Servers) -> Callable[[int], Ledger]:
+    """The tables of a sale, to look at and to change."""
+    return lambda sku_id: Ledger(servers.database_url, sku_id)
+
+
+@pytest.fixture
+def function_environment(
+    servers: Servers, queue_urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[pytest.MonkeyPatch]:
+    """The functions' environment, and cold containers before and after; what the test sets on top is undone."""
+    monkeypatch.setenv("DATABASE_URL", servers.database_url)
+    monkeypatch.setenv("REDIS_URL", servers.redis_url)
+    monkeypatch.setenv("LANDING_QUEUE_URL", queue_urls["landing"])
+    monkeypatch.setenv("LANDING_DLQ_URL", queue_urls["dead_letters"])
+    monkeypatch.setenv("RECONCILE_QUEUE_URL", queue_urls["reconcile"])
+    new_containers()
+    yield monkeypatch
+    new_containers()
