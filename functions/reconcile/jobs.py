@@ -25,6 +25,6 @@ def parse_job(body: str) -> RebuildRequest | Literal["beat"] | None:
         epoch = job.get("epoch")
         if kind == "rebuild" and (epoch is None or (isinstance(epoch, int) and not isinstance(epoch, bool))):
             return RebuildRequest(parse_sku_id(str(job.get("skuId"))), epoch)
-    except (ValueError, AttributeError):
-        pass  # not JSON, no object, no SKU
+    except (ValueError, AttributeError, RecursionError):
+        pass  # not JSON or too deep, no object, no SKU
     return None

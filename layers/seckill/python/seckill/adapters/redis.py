@@ -267,6 +267,8 @@ class Redis:
             if self._client is None:
                 self._client = _client(self._url, self)
             return ask(self._client)
+        except _NotConnected as error:
+            raise RedisError(f"{what}: {error}") from error
         except redis.ResponseError as error:
             if "READONLY" in str(error):
                 self.close()  # no longer the primary: the next call looks its name up again
@@ -283,6 +285,10 @@ class Redis:
             self._client = None
 
 
+class _NotConnected(redis.ConnectionError):
+    """No connection, so nothing was sent."""
+
+
 def _bounded(base: type[Any], owner: Redis) -> type[Any]:
     """A connection class whose every wait is what the owner's deadline allows at that moment."""
 
@@ -295,6 +301,12 @@ def _bounded(base: type[Any], owner: Redis) -> type[Any]:
         @property
         def socket_timeout(self) -> float:
             return owner.deadline.wait()
+
+        def connect(self) -> None:
+            try:
+                super().connect()
+            except (redis.ConnectionError, redis.TimeoutError) as error:
+                raise _NotConnected(str(error)) from error
 
         def send_packed_command(self, command: Any, check_health: bool = True) -> None:
             self.update_current_socket_timeout(self.socket_timeout)

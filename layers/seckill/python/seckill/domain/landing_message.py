@@ -10,7 +10,7 @@ def parse_landing_message(body: str) -> dict[str, Any]:
     """The message, with a `preDeductKey` that can be one; empty when it is no landing message."""
     try:
         message = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):  # not JSON, or nested a thousand deep
         return {}
     key = message.get("preDeductKey") if isinstance(message, dict) else None
     known = isinstance(key, str) and key.isascii() and 0 < len(key) <= LONGEST_KEY

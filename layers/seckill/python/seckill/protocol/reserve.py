@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 import uuid6
 
-from seckill.adapters.mysql import Database, DatabaseError, Deadlock, LockTimeout, RowRefused, Unreachable
+from seckill.adapters.mysql import Database, DatabaseError, Deadlock, LockTimeout, Unreachable
 from seckill.adapters.redis import (
     HoldLost,
     NothingDeducted,
@@ -123,14 +123,14 @@ class Reserve:
         for _ in range(INSERTS):
             try:
                 return self._database.execute("reserve.fenced_insert", **asdict(deduction)) == 1
-            except RowRefused:
-                return False
             except (Deadlock, LockTimeout):
                 if not self._database.deadline.left():
                     return False
             except Unreachable:
                 if read_by_key(self._database, deduction.key):  # on a new connection
                     return False
+            except DatabaseError:
+                return False
         return False
 
     def _judged(self, row: Reservation) -> Answer | None:
