@@ -19,9 +19,6 @@ SELECT retry_count FROM seckill_pre_deduct WHERE pre_deduct_key = %s AND status 
 -- name: statuses
 SELECT pre_deduct_key, status FROM seckill_pre_deduct WHERE pre_deduct_key IN %s
 
--- name: sales
-SELECT sku_id, state, epoch, quantity FROM seckill_sale WHERE state <> 'archived' ORDER BY sku_id
-
 -- Sales over for some minutes: late requests have been answered by then.
 -- name: overdue
 SELECT sku_id FROM seckill_sale

@@ -1,0 +1,41 @@
+# GNU make >= 3.81 and /bin/sh. Every target begins with the bootstrap, which costs a blink when all is there.
+#
+#   make demo     the storm against real servers and its report; FULL=1 for the full size instead of CI's
+#   make test     all tests; PYTEST="..." adds options, such as PYTEST="-k hot_row -x"
+#   make local    the whole stack on this machine, until Ctrl-C
+#   make check    lint, format, types, import rule
+#   make clean    back to a bare clone
+
+PYTHON ?= python3
+FULL ?=
+PYTEST ?=
+
+.PHONY: demo test local check clean set-up set-up-local
+
+demo: set-up-local
+	.venv/bin/seckill drill $(if $(FULL),--full)
+
+test: set-up
+	.venv/bin/pytest $(PYTEST)
+
+local: set-up-local
+	.venv/bin/seckill local
+
+check: set-up
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+# Everything in uv.lock.
+set-up:
+	@$(PYTHON) tools/bootstrap.py
+
+# Without what only tests, checks and the deployment need.
+set-up-local:
+	@$(PYTHON) tools/bootstrap.py local
+
+clean:
+	rm -rf .venv .tools .local build cdk.out
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,126 @@
+"""`seckill local` and `seckill token`: everything on this machine, and a way in."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from cli.exit_code import ExitCode
+from local.invocation import InvocationError
+from local.servers import ServerError, Servers, running_servers
+from local.stack import Stack, StackError, StackOptions, running_stack
+from local.state import NoStackError, StackRunsError, StackState, claimed_state, read_state
+from local.tokens import mint_token
+
+# How long a dead gateway or poller may go unnoticed.
+HEALTH_CHECK_SECONDS = 0.5
+
+
+def add_local_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `seckill local`."""
+    default = StackOptions()
+    parser.add_argument("--port", type=int, help="of the HTTP front (a free one)")
+    parser.add_argument(
+        "--workers",
+        type=_at_least_one,
+        default=default.workers,
+        help="containers of reserve, each serving one call at a time (%(default)s)",
+    )
+    parser.add_argument(
+        "--pollers",
+        type=_at_least_one,
+        default=default.poller_concurrency,
+        help="containers of land_order (%(default)s)",
+    )
+
+
+def run_local(arguments: argparse.Namespace) -> int:
+    """Start servers and stack, say how to use them, and stay until Ctrl-C."""
+    # SIGTERM ends the program as Ctrl-C does, in good order; and so does SIGINT where a shell, as for every
+    # command in the background, has set it to be ignored.
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
+    options = StackOptions(workers=arguments.workers, port=arguments.port, poller_concurrency=arguments.pollers)
+    try:
+        with (
+            claimed_state() as publish,
+            running_servers() as servers,
+            running_stack(servers, options) as stack,
+        ):
+            publish(
+                StackState(
+                    base_url=stack.base_url,
+                    environment=stack.environment,
+                    token_secret=stack.token_secret,
+                )
+            )
+            print(_how_to_use(stack, servers), flush=True)
+            return _stay(stack)
+    except KeyboardInterrupt:
+        print("\nended", flush=True)
+        return ExitCode.ALL_WELL
+    except StackRunsError as error:
+        print(error, file=sys.stderr)
+        return ExitCode.WRONG_USE
+    except (ServerError, StackError, InvocationError) as error:
+        print(error, file=sys.stderr)
+        return ExitCode.UNREACHABLE
+
+
+def add_token_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `seckill token`."""
+    parser.add_argument("user", metavar="USER", help="becomes the token's sub")
+    parser.add_argument("--valid-seconds", type=_at_least_one, default=3600, help="until it expires (%(default)s)")
+
+
+def run_token(arguments: argparse.Namespace) -> int:
+    """Print a token for the local stack that runs here."""
+    try:
+        secret = read_state().token_secret
+    except NoStackError as error:
+        print(error, file=sys.stderr)
+        return ExitCode.UNREACHABLE
+    print(mint_token(secret, arguments.user, valid_seconds=arguments.valid_seconds))
+    return ExitCode.ALL_WELL
+
+
+def _stay(stack: Stack) -> int:
+    while stack.gateway.alive and stack.poller.alive:
+        time.sleep(HEALTH_CHECK_SECONDS)
+    for process in (stack.gateway, stack.poller):
+        if not process.alive:
+            print(f"the {process.log.stem} ended: {process.last_words()}", file=sys.stderr)
+    return ExitCode.UNREACHABLE
+
+
+def _how_to_use(stack: Stack, servers: Servers) -> str:
+    seckill = os.path.relpath(Path(sys.argv[0]).resolve())
+    return f"""\
+The local stack answers at {stack.base_url}
+
+  reserve     {stack.options.workers} containers, each serving one call at a time
+  land_order  {stack.options.poller_concurrency} containers
+  database    {servers.database_url}
+  Redis       {servers.redis_url}
+  SQS         {servers.aws_endpoint_url}
+  logs        {stack.log_directory}
+
+In another terminal, in this directory:
+
+  {seckill} sale open 1001 --total 100
+  curl -i -X POST -H "Authorization: Bearer $({seckill} token alice)" {stack.base_url}/api/seckill/1001
+  curl -i -X POST -H "X-Debug-User: bob" {stack.base_url}/api/seckill/1001
+  {seckill} sale status 1001
+
+X-Debug-User stands for a token, here and nowhere else. Ctrl-C ends everything."""
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
