@@ -11,7 +11,7 @@ from pathlib import Path
 import pymysql
 
 from local.servers.aws import AwsServer
-from local.servers.database import DatabaseServer, Family, create_database
+from local.servers.database import DatabaseServer, Family, create_database, has_database
 from local.servers.processes import (
     Server,
     ServerError,
@@ -117,7 +117,9 @@ def _ensure_database(url: str) -> None:
     if parts.scheme != "mysql" or not parts.hostname or not name:
         raise ServerError("SECKILL_TEST_DATABASE_URL must look like mysql://user:password@host:3306/database")
     user, password = (urllib.parse.unquote(part or "") for part in (parts.username, parts.password))
+    login = (parts.hostname, parts.port or 3306, user, password)
     try:
-        create_database(parts.hostname, parts.port or 3306, user, password, name)
+        if not has_database(*login, name):  # a user who may not make databases can bring one along
+            create_database(*login, name)
     except pymysql.Error as error:
         raise ServerError(f"SECKILL_TEST_DATABASE_URL: {error}") from error

@@ -60,6 +60,8 @@ class Program:
             f"--basedir={self.prefix}",
             *([f"--lc-messages-dir={messages.parent}"] if messages else []),
             f"--datadir={data}",
+            # Not /tmp: a starting server removes every #sql* file it finds there, another server's included.
+            f"--tmpdir={data.parent}",
             *as_root,
         ]
 
@@ -207,6 +209,16 @@ def create_database(host: str, port: int, user: str, password: str, name: str) -
     """Makes the database if it is not there. Raises pymysql.Error."""
     with contextlib.closing(_connect(host, port, user, password)) as connection:
         connection.cursor().execute(f"CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4")
+
+
+def has_database(host: str, port: int, user: str, password: str, name: str) -> bool:
+    """Whether the database is there and the user may use it. Raises pymysql.Error when the server can't be reached."""
+    with contextlib.closing(_connect(host, port, user, password)) as connection:
+        try:
+            connection.select_db(name)
+        except pymysql.Error:
+            return False
+    return True
 
 
 def _connect(host: str, port: int, user: str, password: str) -> "Connection[Cursor]":

@@ -136,8 +136,8 @@ def _apt(work: Path, program: str, *arguments: str) -> "subprocess.CompletedProc
 
 
 def _complaint(run: "subprocess.CompletedProcess[str]") -> str:
-    errors = [line for line in run.stdout.splitlines() if line.startswith(("E:", "Err:", "W:"))]
-    return errors[-1] if errors else "its sources are read, but no such package is in them"
+    failures = (line for line in run.stdout.splitlines() if line.startswith(("E: ", "W: Failed")))
+    return next(failures, "its sources are read, but no such package is in them")
 
 
 def _packages(work: Path, family: str) -> list[str]:

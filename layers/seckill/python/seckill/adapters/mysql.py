@@ -4,6 +4,7 @@ Statements live in sql/<verb>.sql, each under a line `-- name: <statement>`, and
 """
 
 import re
+import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -219,8 +220,28 @@ class _Connection(pymysql.Connection):
 
     connect_timeout = _read_timeout = _write_timeout = _wait
 
+    def connect(self, sock: socket.socket | None = None) -> None:
+        super().connect(sock or _dialled(str(self.host), self.port, self._owner))
+
     def drop(self) -> None:
         self._force_close()  # type: ignore[attr-defined]
+
+
+def _dialled(host: str, port: int, owner: Database) -> socket.socket:
+    """As socket.create_connection, which would grant the whole time-out anew to each address of the name."""
+    problem = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        dialled = socket.socket(family, kind, protocol)
+        try:
+            dialled.settimeout(owner.deadline.wait())
+            dialled.connect(address)
+            dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            dialled.close()
+            problem = error
+        else:
+            return dialled
+    raise problem
 
 
 def _connect(url: str, owner: Database) -> _Connection:
@@ -232,7 +253,7 @@ def _connect(url: str, owner: Database) -> _Connection:
             host=parts.hostname or "127.0.0.1",
             port=parts.port or 3306,
             user=unquote(parts.username or ""),
-            password=unquote(parts.password or ""),
+            password=unquote(parts.password or "").encode(),  # PyMySQL would encode a text as Latin-1
             database=parts.path.strip("/"),
             charset="utf8mb4",
             autocommit=True,

@@ -22,7 +22,7 @@ from redis.retry import Retry
 
 from seckill.domain.deadline import Deadline
 from seckill.domain.reservation import Deduction, Hold
-from seckill.domain.sale import LARGEST_EPOCH_LEAD, SaleView
+from seckill.domain.sale import LARGEST_EPOCH_LEAD, LARGEST_EXACT_INTEGER, SaleView
 
 CATALOGUE = "seckill:catalogue"
 # A member no SKU can have, so that an empty catalogue still exists.
@@ -270,7 +270,8 @@ class Redis:
         except _NotConnected as error:
             raise RedisError(f"{what}: {error}") from error
         except redis.ResponseError as error:
-            if "READONLY" in str(error):
+            # Redis 6.2 reports what happened inside a script only in the text.
+            if isinstance(error, redis.exceptions.ReadOnlyError) or "READONLY" in str(error):
                 self.close()  # no longer the primary: the next call looks its name up again
             raise RedisError(f"{what}: {error}") from error
         except (redis.ConnectionError, redis.TimeoutError, RedisClusterException, OSError) as error:
@@ -363,11 +364,13 @@ def _hold_json(hold: Hold) -> str:
 
 
 def _parse_hold(key: bytes, text: bytes) -> Hold | None:
+    """The hold; None when it is not one that reserve.lua or load could have written."""
     try:
         fields = json.loads(text)
-        return Hold(
-            key=key.decode(), user=fields["user"], quantity=int(fields["quantity"]), epoch=int(fields["epoch"]),
-            ticket=int(fields["ticket"]), ms=int(fields["ms"]),
-        )  # fmt: skip
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        user, *numbers = (fields[name] for name in ("user", "quantity", "epoch", "ticket", "ms"))
+        name = key.decode()
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
+    if not isinstance(user, str) or not all(type(n) is int and 0 <= n <= LARGEST_EXACT_INTEGER for n in numbers):
+        return None
+    return Hold(name, user, *numbers)

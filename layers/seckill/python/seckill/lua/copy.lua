@@ -34,7 +34,7 @@ local function read_copy(sale_key, held_key, buyers_key)
   if not (f[1] or f[2] or f[3] or f[4] or f[5] or f[6] or f[7]) then return nil, true end
   local held_epoch = redis.pcall('HGET', held_key, '#epoch')
   local buyers_epoch = redis.pcall('HGET', buyers_key, '#epoch')
-  local whole = sale.state and sale.epoch and sale.stock and sale.ticket and sale.quantity and sale.quantity > 0
+  local whole = (sale.state == 'open' or sale.state == 'closed') and sale.epoch and sale.stock and sale.ticket and sale.quantity and sale.quantity > 0
     and is_time(sale.opens_at) and is_time(sale.closes_at)
     and held_epoch == f[2] and buyers_epoch == f[2]
     -- Tickets are numbers of last units; a ticket off the sale's step could overlap its neighbour's units.
@@ -43,13 +43,18 @@ local function read_copy(sale_key, held_key, buyers_key)
   return sale, false
 end
 
+-- A whole number of JSON, exact in a double.
+local function is_count(number)
+  return type(number) == 'number' and number >= 0 and number <= 9007199254740992 and number == math.floor(number)
+end
+
 -- The hold written under a key, or nil when there is none or it cannot be read.
 local function read_hold(held_key, key)
   local text = redis.call('HGET', held_key, key)
   if not text then return nil end
   local readable, hold = pcall(cjson.decode, text)
-  if not readable or type(hold) ~= 'table' or type(hold.quantity) ~= 'number' or type(hold.epoch) ~= 'number'
-    or type(hold.ticket) ~= 'number' then
+  if not readable or type(hold) ~= 'table' or not is_count(hold.quantity) or not is_count(hold.epoch)
+    or not is_count(hold.ticket) then
     return nil
   end
   return hold

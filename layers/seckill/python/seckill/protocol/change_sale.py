@@ -10,7 +10,7 @@ OPERATION_ID_REUSED = "this operationId was used for another top-up"
 
 
 class NoSuchSale(Exception):
-    """The database has no sale of this SKU."""
+    """The SKU is not on offer: never opened, or archived."""
 
 
 class Refused(Exception):
@@ -29,7 +29,6 @@ def top_up(database: Database, redis: Redis, sku_id: int, units: int, operation_
     """
 
     def change(sale: Row) -> None:
-        _refuse_archived(sale)
         if units % sale["quantity"]:
             raise Refused("INVALID_REQUEST", f"units must be a multiple of the sale's quantity {sale['quantity']}")
         if _topped_up(database, sku_id, units, operation_id):
@@ -46,8 +45,7 @@ def top_up(database: Database, redis: Redis, sku_id: int, units: int, operation_
 def close_sale(database: Database, redis: Redis, sku_id: int) -> bool:
     """No new reservations; those that were promised land. Closing twice changes nothing. Raises as top_up."""
 
-    def change(sale: Row) -> None:
-        _refuse_archived(sale)
+    def change(_: Row) -> None:
         if database.execute("change_sale.close", sku_id) != 1:
             raise _NothingToChange
 
@@ -57,8 +55,7 @@ def close_sale(database: Database, redis: Redis, sku_id: int) -> bool:
 def reopen_sale(database: Database, redis: Redis, sku_id: int, closes_at: int | None) -> bool:
     """Open a closed sale again, until `closes_at` (milliseconds since 1970) when given; an open one stays as it is."""
 
-    def change(sale: Row) -> None:
-        _refuse_archived(sale)
+    def change(_: Row) -> None:
         if database.execute("change_sale.reopen", sku_id=sku_id, closes_at=closes_at) != 1:
             raise _NothingToChange
 
@@ -89,7 +86,7 @@ def _change(database: Database, redis: Redis, sku_id: int, change: Callable[[Row
     except _NothingToChange:
         result = rebuild(database, redis, sku_id)  # only when Redis is behind
     if result is Rebuilt.NO_SUCH_SALE:
-        raise NoSuchSale(f"there is no sale of SKU {sku_id}")
+        raise NoSuchSale(f"SKU {sku_id} is not on offer")
     if result is Rebuilt.PROMISED_TOO_MUCH:
         raise Refused("BOOKS_BROKEN", "more is pending than remains: mend the rows, then rebuild")
     return result in (Rebuilt.LOADED, Rebuilt.NOT_NEEDED)
@@ -103,8 +100,3 @@ def _topped_up(database: Database, sku_id: int, units: int, operation_id: str) -
     if (done["sku_id"], done["units"]) != (sku_id, units):
         raise Refused("OPERATION_ID_REUSED", OPERATION_ID_REUSED)
     return True
-
-
-def _refuse_archived(sale: Row) -> None:
-    if sale["state"] == "archived":
-        raise Refused("INVALID_REQUEST", "the sale is archived")

@@ -23,6 +23,8 @@ class Offer:
             raise ValueError("quantity is a whole number, at least 1")
         if self.total < 0 or self.total % self.quantity:
             raise ValueError("total is a multiple of quantity, at least 0")
+        if any(time is not None and time < 0 for time in (self.opens_at, self.closes_at)):
+            raise ValueError("a sale opens and closes after 1970")
         if self.opens_at is not None and self.closes_at is not None and self.closes_at <= self.opens_at:
             raise ValueError("closesAt must be later than opensAt")
 
@@ -73,7 +75,7 @@ def _same(known: Row, offer: Offer) -> bool:
 
 def _loaded_again(database: Database, redis: Redis, known: Row) -> bool:
     """A missing or older copy is replaced under a new epoch: the old one's tickets may be spent."""
-    if known["state"] == "archived" or not _catalogued(database, redis):
+    if not _catalogued(database, redis):
         return False
     try:
         return rebuild(database, redis, known["sku_id"]) in (Rebuilt.LOADED, Rebuilt.NOT_NEEDED)

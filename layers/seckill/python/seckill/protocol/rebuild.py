@@ -25,7 +25,7 @@ class Rebuilt(Enum):
     NOT_NEEDED = "somebody has rebuilt past what was observed, and Redis is there"
     TOO_SOON = "less than 30 s since the last automatic rebuild"
     PROMISED_TOO_MUCH = "more is pending than remains: nothing bumped, a person mends the rows"
-    NO_SUCH_SALE = "the database has no such sale"
+    NO_SUCH_SALE = "the database has no such sale on offer"
 
 
 class _Stop(Exception):
@@ -76,7 +76,7 @@ def _bump(
 ) -> int:
     """(a): the first transaction's statements; the new epoch."""
     sale = database.row("rebuild.lock_sale", sku_id)
-    if sale is None:
+    if sale is None or sale["state"] == "archived":
         raise _Stop(Rebuilt.NO_SUCH_SALE)
     if automatic:
         _stop_if_not_needed(redis, sale, observed)
