@@ -12,7 +12,7 @@ end
 -- A plain integer: what `plain` writes back unchanged, not negative, exact in a double. nil otherwise.
 local function integer(text)
   local number = tonumber(text or '')
-  if number and number >= 0 and number <= 9007199254740992 and plain(number) == text then
+  if number and number >= 0 and number <= 9007199254740992 and plain(number) == text and text ~= '-0' then
     return number
   end
   return nil
