@@ -60,7 +60,7 @@ class Program:
             f"--basedir={self.prefix}",
             *([f"--lc-messages-dir={messages.parent}"] if messages else []),
             f"--datadir={data}",
-            # Not /tmp: a starting server removes every #sql* file it finds there, another server's included.
+            # Of its own: a server that starts removes every temporary table it finds, also a running neighbour's.
             f"--tmpdir={data.parent}",
             *as_root,
         ]

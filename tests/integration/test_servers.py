@@ -91,6 +91,11 @@ def test_the_database_server_is_set_as_the_protocol_wants(database: DatabaseServ
     assert isolation[1] == "READ-COMMITTED"
 
 
+def test_database_servers_share_no_directory_for_temporary_tables(database: DatabaseServer) -> None:
+    # A server that starts removes every temporary table that it finds there, also a running neighbour's.
+    assert Path(query(database.url, "SELECT @@tmpdir")[0]).resolve() == database.directory.resolve()
+
+
 def test_an_option_of_the_caller_wins_over_the_usual_ones(tmp_path: Path) -> None:
     with DatabaseServer(tmp_path, options=("--default-time-zone=+08:00",)) as server:
         assert query(server.url, "SELECT @@time_zone") == ("+08:00",)
@@ -205,6 +210,21 @@ def test_servers_of_ones_own_are_used_as_they_are(
         assert (servers.database_url, servers.redis_url) == (url, redis_server.url)
     assert query(url, "SHOW DATABASES LIKE 'of_my_own'") == ("of_my_own",)
     assert database.alive
+
+
+def test_a_database_of_ones_own_is_used_by_a_user_who_may_not_make_databases(
+    database: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.create_database("given")
+    query(database.url, "CREATE USER guest@'%' IDENTIFIED BY 's e/cret'")
+    query(database.url, "GRANT SELECT ON given.* TO guest@'%'")
+    url = f"mysql://guest:s%20e%2Fcret@127.0.0.1:{database.port}/given"
+    monkeypatch.setenv("SECKILL_TEST_DATABASE_URL", url)
+    with running_servers() as servers:
+        assert servers.database_url == url
+    monkeypatch.setenv("SECKILL_TEST_DATABASE_URL", url.replace("/given", "/not_given"))
+    with pytest.raises(ServerError, match="Access denied"), running_servers():
+        pass
 
 
 def test_nothing_outlives_a_caller_that_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,8 @@ local epoch = tonumber(ARGV[1])
 local current = redis.pcall('HGET', KEYS[1], 'epoch')
 if type(current) == 'table' then current = nil end
 current = integer(current)
-if current and current >= epoch and current - epoch <= tonumber(ARGV[9]) then return 'IGNORED' end
+-- The same line as next_epoch draws, seen from the epoch after MySQL's.
+if current and current >= epoch and current - epoch < tonumber(ARGV[9]) then return 'IGNORED' end
 
 if redis.call('HLEN', KEYS[4]) ~= tonumber(ARGV[7]) or redis.call('HLEN', KEYS[5]) ~= tonumber(ARGV[8])
   or redis.call('HGET', KEYS[4], '#epoch') ~= ARGV[1] or redis.call('HGET', KEYS[5], '#epoch') ~= ARGV[1] then

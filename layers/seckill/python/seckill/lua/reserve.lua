@@ -34,8 +34,10 @@ if sale.closes_at ~= '' and now >= tonumber(sale.closes_at) then return {'CLOSED
 if sale.stock < sale.quantity then return {'SOLD_OUT'} end
 
 local ticket = sale.ticket + sale.quantity
-local hold = {user = user, quantity = sale.quantity, epoch = sale.epoch, ticket = ticket, ms = now}
+-- By hand: cjson writes numbers with 14 digits only.
+local hold = '{"user":' .. cjson.encode(user) .. ',"quantity":' .. plain(sale.quantity) .. ',"epoch":' .. plain(sale.epoch)
+  .. ',"ticket":' .. plain(ticket) .. ',"ms":' .. plain(now) .. '}'
 redis.call('HSET', KEYS[1], 'stock', plain(sale.stock - sale.quantity), 'ticket', plain(ticket))
-redis.call('HSET', KEYS[2], key, cjson.encode(hold))
+redis.call('HSET', KEYS[2], key, hold)
 redis.call('HSET', KEYS[3], 'u:' .. user, key)
 return {'WON', key, plain(sale.epoch), plain(ticket), plain(sale.quantity)}
