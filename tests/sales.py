@@ -1,6 +1,5 @@
 """Sales for tests: each with a SKU of its own, so that tests share servers and nothing else."""
 
-import itertools
 import os
 
 from seckill.adapters.mysql import Database
@@ -8,7 +7,9 @@ from seckill.adapters.redis import Redis
 from seckill.protocol.open_sale import Offer, open_sale
 
 # Test processes share a user's own servers, so the process id is part of the number.
-_numbers = itertools.count(os.getpid() * 1_000_000 + 1)
+SKU_IDS = range(os.getpid() * 1_000_000 + 1, (os.getpid() + 1) * 1_000_000)
+
+_numbers = iter(SKU_IDS)
 
 
 def fresh_sku_id() -> int:

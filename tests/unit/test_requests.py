@@ -65,7 +65,20 @@ def test_no_body_is_accepted(event: dict[str, Any]) -> None:
     refuse_body(event)
 
 
-FILLED_BODIES = ["null", "[]", "0", '""', "{", "}", "{}{}", '{"quantity": 2}', '{"user": "bob"}', "a=b", "\x00", "{}\x00"]
+FILLED_BODIES = [
+    "null",
+    "[]",
+    "0",
+    '""',
+    "{",
+    "}",
+    "{}{}",
+    '{"quantity": 2}',
+    '{"user": "bob"}',
+    "a=b",
+    "\x00",
+    "{}\x00",
+]
 
 
 @pytest.mark.parametrize("body", FILLED_BODIES)
