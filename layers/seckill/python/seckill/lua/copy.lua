@@ -18,9 +18,9 @@ local function integer(text)
   return nil
 end
 
--- A time is a plain integer of milliseconds, or empty for "none".
+-- A time is a plain integer of milliseconds, up to the end of the year 9999, or empty for "none".
 local function is_time(text)
-  return text == '' or integer(text) ~= nil
+  return text == '' or (integer(text) or 253402300800000) < 253402300800000
 end
 
 -- The sale's fields, or nil when the copy is not whole; second value: true when there is no sale hash at all.
