@@ -155,6 +155,7 @@ def _latency(outcomes: list[Outcome]) -> str:
             rows.append((cells, ""))
     head = ["milliseconds", "p50", "p90", "p95", "p99", "max"]
     rates = ", ".join(f"{each.design.column} {requests_per_second(each.answers):,.0f}" for each in outcomes)
+    opened = ", ".join(f"{each.design.column} {each.most_connections:,}" for each in outcomes)
     charts = "".join(
         f"<div><h3>{words}</h3>{latency_chart(outcomes, won, words)}</div>"
         for won, words in ((True, "Answers that won a unit"), (False, "Answers that said sold out"))
@@ -162,6 +163,7 @@ def _latency(outcomes: list[Outcome]) -> str:
     return (
         "<h2>How long an answer took</h2><p class=soft>Load, servers and functions share this machine's cores, and "
         f"each container serves one call at a time, so most of this is waiting in line. Requests per second: {rates}. "
+        f"Connections open at once: {opened}. "
         "The plots show how many answers in a hundred came within a time.</p>"
         f'<div class="charts">{charts}</div>{_table(head, rows)}'
     )

@@ -62,6 +62,7 @@ class Outcome:
     samples: list[tuple[float, Accounts]]
     moments: list[Moment]
     hit_sends: list[HitSend]
+    most_connections: int
     quiet_after: float
 
 
@@ -206,6 +207,7 @@ def run_design(
             samples=[(sample.at - storm.opened_at, sample) for sample in sampler.samples],
             moments=[dataclasses.replace(moment, at=moment.at - storm.opened_at) for moment in director.moments],
             hit_sends=[dataclasses.replace(send, at=send.at - storm.opened_at) for send in stage.proxy.hit_sends],
+            most_connections=storm.most_connections,
             quiet_after=quiet_at - storm.opened_at,
         )
 

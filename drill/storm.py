@@ -89,7 +89,7 @@ class Progress:
 
     phase: str = "ramp"  # ramp | storm | done
     seconds: float = 0.0  # since the phase began
-    connections: int = 0
+    connections: int = 0  # open now
     answers: int = 0
     promised: int = 0  # different keys
     sold_out: int = 0
@@ -110,6 +110,7 @@ class Storm:
     on_progress: Callable[[Progress], None]
     answers: list[Answer] = field(default_factory=list)
     opened_at: float = 0.0
+    most_connections: int = 0  # open at the same moment
     progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
@@ -119,6 +120,7 @@ class Storm:
             raise ValueError(f"a storm goes to this machine only, not to {host}")
         self._host, self._port = host, address.port or 80
         self._promised: set[str] = set()
+        self._connections: list[Connection] = []
         self._log = AnswerLog(self.log_path)
 
     def run(self) -> list[Answer]:
@@ -157,6 +159,9 @@ class Storm:
     def _tell(self) -> None:
         began_at = self._ramp_began_at if self.progress.phase == "ramp" else self.opened_at
         self.progress.seconds = time.monotonic() - began_at
+        if not self._closing.is_set():
+            self.progress.connections = sum(connection.is_open for connection in self._connections)
+            self.most_connections = max(self.most_connections, self.progress.connections)
         self.on_progress(self.progress)
 
     async def _shop(self, shopper: Shopper) -> None:
@@ -168,14 +173,15 @@ class Storm:
         for attempt in range(1, TRIES + 1):
             if self._closing.is_set():
                 break
+            # A front may close a connection that was idle for long; like a browser, the shopper opens another one.
+            connection = connection if connection.is_open else await self._connect()
+            second = second if second is None or second.is_open else await self._connect()
             # A double click is two requests at the same moment, so the second has a connection of its own.
             clicked = [connection] if second is None else [connection, second]
             told = await asyncio.gather(*(self._click(each, shopper.user, attempt) for each in clicked))
             if any(told) or attempt == TRIES:
                 break
             await self._sleep_until(time.monotonic() + shopper.retry_gaps[attempt - 1])
-            connection = connection if connection.is_open else await self._connect()
-            second = second if second is None or second.is_open else await self._connect()
         await self._closing.wait()
         for each in (connection, second):
             if each is not None:
@@ -187,11 +193,11 @@ class Storm:
     async def _connect(self) -> Connection:
         """A connection that may be closed already: then its next click is recorded as NO_CONNECTION."""
         connection = Connection()
+        self._connections.append(connection)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 await loop.create_connection(lambda: connection, self._host, self._port)
-            self.progress.connections += 1
         except (OSError, TimeoutError):
             connection.close()
         return connection

@@ -47,6 +47,7 @@ def account_json(outcome: Outcome) -> dict[str, Any]:
         "lostTo": by_fault(outcome, verdict.lost),
         "pendingAfter": by_fault(outcome, verdict.pending),
         "answers": answer_counts(outcome),
+        "connectionsOpenAtOnce": outcome.most_connections,
         "quietAfterSeconds": round(outcome.quiet_after, 1),
         "moments": [
             {"at": round(moment.at, 2), "fault": moment.fault, "what": moment.what} for moment in outcome.moments

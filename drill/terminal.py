@@ -69,7 +69,8 @@ def results(outcomes: list[Outcome]) -> str:
         parts.append(table(["units lost to", *columns], fault_rows(outcomes)))
     parts.append(table(["milliseconds", *PERCENTILES], _latency_rows(outcomes)))
     rates = [f"{outcome.design.column} {requests_per_second(outcome.answers):,.0f}" for outcome in outcomes]
-    parts.append(f"  requests per second: {', '.join(rates)}")
+    opened = [f"{outcome.design.column} {outcome.most_connections:,}" for outcome in outcomes]
+    parts.append(f"  requests per second: {', '.join(rates)}\n  connections open at once: {', '.join(opened)}")
     parts += [_verdict(outcome) for outcome in outcomes]
     return "\n\n".join(parts)
 
@@ -88,13 +89,17 @@ def _latency_rows(outcomes: list[Outcome]) -> list[Row]:
 
 def _verdict(outcome: Outcome) -> str:
     verdict = outcome.verdict
-    words = [f"{len(verdict.lost)} promised units were lost"] if verdict.lost else []
-    words += [f"{verdict.oversold} units were sold twice"] if verdict.oversold else []
+    words = [f"{_counted(len(verdict.lost), 'promised unit')} lost"] if verdict.lost else []
+    words += [f"{_counted(verdict.oversold, 'unit')} sold twice"] if verdict.oversold else []
     words += verdict.findings
     if verdict.balances:
         words.append("the books balance")
     if verdict.pending:
-        words.append(f"{len(verdict.pending)} promised units are pending at status 1, which only reconcile may clear")
+        words.append(f"{_counted(len(verdict.pending), 'promised unit')} pending at status 1, for reconcile to clear")
     if verdict.users_promised_twice:
-        words.append(f"{verdict.users_promised_twice} users were promised more than one unit")
+        words.append(f"{_counted(verdict.users_promised_twice, 'user')} promised more than one unit")
     return f"  {outcome.design.column}, {outcome.design.title}: {'; '.join(words)}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

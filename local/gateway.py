@@ -24,6 +24,7 @@ from typing import Any
 
 from granian import Granian
 from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
 from local.container import (
@@ -54,6 +55,8 @@ BODY_LIMIT_BYTES = 6 * 1024 * 1024
 CONNECTIONS_PER_WORKER = 8192
 # Waiting connections per worker's listening socket; the kernel cuts it down to net.core.somaxconn.
 LISTEN_BACKLOG = 4096
+# A shopper's connection may idle between two tries through the longest ramp; API Gateway keeps one longer still.
+IDLE_MILLISECONDS = 120_000
 # How long a worker may take to finish its calls when the gateway stops: as long as a call may take (3 s).
 WORKER_STOP_SECONDS = 3
 DEBUG_USER_HEADER = "x-debug-user"
@@ -174,6 +177,7 @@ def serve(port: int, workers: int, options: GatewayOptions) -> None:
         blocking_threads=1,
         backlog=LISTEN_BACKLOG,
         backpressure=CONNECTIONS_PER_WORKER,
+        http1_settings=HTTP1Settings(header_read_timeout=IDLE_MILLISECONDS),
         respawn_failed_workers=True,
         workers_kill_timeout=WORKER_STOP_SECONDS,
         log_level=LogLevels.error,

@@ -2,13 +2,17 @@
 
 import contextlib
 import re
+import select
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Self
 from urllib.parse import urlsplit
+
+from tests.certificate import Certificate
 
 # One read takes a whole request of these tests; a pattern must not be cut in two.
 READ_BYTES = 1 << 20
@@ -230,3 +234,48 @@ def refused_port() -> int:
     """A port at which nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
+
+
+@contextlib.contextmanager
+def tls_front(port: int, upstream_port: int, certificate: Certificate) -> Iterator[None]:
+    """TLS at `port` of 127.0.0.1 in front of a server that speaks none, as a managed Redis has it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.certificate, certificate.key)
+    open_sockets: list[socket.socket] = []
+
+    def serve(raw: socket.socket) -> None:
+        with contextlib.suppress(OSError), raw, socket.create_connection(("127.0.0.1", upstream_port)) as far:
+            open_sockets.append(far)
+            with context.wrap_socket(raw, server_side=True) as near:
+                open_sockets.append(near)
+                shuttle(near, far)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):  # the end
+            while True:
+                raw, _ = listener.accept()
+                threading.Thread(target=serve, args=(raw,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        accepting = threading.Thread(target=accept, daemon=True)
+        accepting.start()
+        yield
+        for each in (listener, *open_sockets):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+    accepting.join(THREAD_END_SECONDS)
+    assert not accepting.is_alive()
+
+
+def shuttle(near: ssl.SSLSocket, far: socket.socket) -> None:
+    """Both ways in one thread, since a TLS connection must not be read and written at once. Ends with either side."""
+    while True:
+        readable, _, _ = select.select([near, far], [], [], 0 if near.pending() else None)
+        if far in readable:
+            if not (data := far.recv(READ_BYTES)):
+                return
+            near.sendall(data)
+        if near in readable or near.pending():
+            if not (data := near.recv(READ_BYTES)):
+                return
+            far.sendall(data)

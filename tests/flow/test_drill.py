@@ -80,6 +80,7 @@ def test_the_faults_cost_the_incident_design_units_and_this_product_none(
     for account in (before, after):
         assert account.keys() >= ACCOUNT_NAMES
         assert account["requestsPerSecond"] > 0
+        assert account["connectionsOpenAtOnce"] >= 200
         for kind in ("won", "soldOut"):
             assert 0 < account["latencyMs"][kind]["p50"] <= account["latencyMs"][kind]["p99"]
     assert before["sendsHit"] == after["sendsHit"], "the same faults hit both designs"

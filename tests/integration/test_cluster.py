@@ -32,8 +32,8 @@ from tests.books import assert_books_balance
 from tests.proxy import Proxy, full_port, refused_port, silent_port
 from tests.redis_copy import RedisCopy, plain_client
 from tests.sales import Sales, fresh_sku_id
+from tests.stores import SALE_FIELDS, open_redis, patience, reserved
 
-SALE_FIELDS = {"state": "open", "stock": "3", "quantity": "1", "opens_at": "", "closes_at": ""}
 RUN_SCRIPT = rb"EVALSHA|EVAL\r\n"
 # What a busy machine may add to a deadline.
 SCHEDULING_SECONDS = 0.5
@@ -49,9 +49,7 @@ class Node:
 
     def client(self) -> Redis:
         """A client with a minute to spend."""
-        redis = Redis(self.url)
-        redis.deadline = Deadline(seconds=60, longest_wait=5)
-        return redis
+        return open_redis(self.url)
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +98,7 @@ def test_a_sale_lives_its_life_in_a_cluster(
 ) -> None:
     sku_id = cluster_sales.open(total=4)
     copy = RedisCopy(node.url, sku_id)
-    alice = cluster_reserve(sku_id, "alice")
-    assert isinstance(alice, Reserved)
+    alice = reserved(cluster_reserve(sku_id, "alice"))
     assert cluster_reserve(sku_id, "alice") == Reserved(alice.key, alice.status, 1, new=False)
     won = cluster.reserve(sku_id, f"{sku_id}-bob", "bob")
     assert isinstance(won, Won)
@@ -194,9 +191,7 @@ def test_a_reply_lost_together_with_the_cluster_is_an_unknown_outcome(node: Node
     assert isinstance(cluster.reserve(sku_id, "key-2", "alice"), Replay)
 
 
-@pytest.mark.parametrize(
-    ("scheme", "port"), [("redis", silent_port), ("redis", full_port), ("rediss", silent_port)]
-)
+@pytest.mark.parametrize(("scheme", "port"), [("redis", silent_port), ("redis", full_port), ("rediss", silent_port)])
 def test_a_cluster_that_does_not_answer_a_new_client_is_given_up_in_time(
     scheme: str, port: Callable[[], contextlib.AbstractContextManager[int]]
 ) -> None:
@@ -209,17 +204,18 @@ def test_a_cluster_that_does_not_answer_a_new_client_is_given_up_in_time(
 def test_a_cluster_that_falls_silent_is_given_up_in_time_and_found_again(node: Node, cluster: Redis) -> None:
     sku_id = fresh_sku_id()
     assert cluster.load(sku_id, SALE_FIELDS, 1, [], {})
+    cluster.reserve(sku_id, "key-0", "somebody")  # from here on the server knows the script
     cluster.deadline = Deadline(CALL_SECONDS)
     node.proxy.silent = True
     try:
         assert seconds_of(lambda: cluster.reserve(sku_id, "key-1", "alice")) < CALL_SECONDS + SCHEDULING_SECONDS
     finally:
         node.proxy.silent = False
-    cluster.deadline = Deadline(seconds=60, longest_wait=5)
+    cluster.deadline = patience()
     replay = cluster.reserve(sku_id, "key-2", "alice")
     assert isinstance(replay, Replay)
     assert replay.deduction.key == "key-1"
-    assert RedisCopy(node.url, sku_id).stock == 2
+    assert RedisCopy(node.url, sku_id).stock == 1
 
 
 def test_a_dead_cluster_is_a_503_and_is_found_again_when_it_is_back(
@@ -227,8 +223,7 @@ def test_a_dead_cluster_is_a_503_and_is_found_again_when_it_is_back(
 ) -> None:
     sku_id = cluster_sales.open(total=2)
     cluster_reserve = Reserve(cluster, database, queues, lambda name: None)
-    alice = cluster_reserve(sku_id, "alice")
-    assert isinstance(alice, Reserved)
+    alice = reserved(cluster_reserve(sku_id, "alice"))
     node.server.kill()
     try:
         for redis in (cluster, node.client()):  # one that knows the cluster and one that is new to it
@@ -238,8 +233,6 @@ def test_a_dead_cluster_is_a_503_and_is_found_again_when_it_is_back(
             assert answer.refusal in (Refusal.UNAVAILABLE, Refusal.OUTCOME_UNKNOWN)
     finally:
         node.server.restart()
-    cluster.deadline = Deadline(seconds=60, longest_wait=5)
+    cluster.deadline = patience()
     assert rebuild(database, cluster, sku_id) is Rebuilt.LOADED  # it has forgotten everything
-    again = cluster_reserve(sku_id, "alice")
-    assert isinstance(again, Reserved)
-    assert again.key == alice.key
+    assert reserved(cluster_reserve(sku_id, "alice")).key == alice.key

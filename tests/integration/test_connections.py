@@ -1,59 +1,40 @@
-"""Connections that break, lie and hang: no unit lost, nothing half-written, every answer in time.
+"""Connections that break and lie: no unit lost, nothing half-written, each answer its own.
 
 Everything runs on real servers; a proxy plays the network between them and the functions.
 """
 
 import contextlib
-import os
-import re
-import socket
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
-import pymysql
 import pytest
 
-from functions.land_order import handler as land_order
 from local.servers import DatabaseServer, RedisServer, Servers
 from seckill.adapters.mysql import (
     Database,
     DatabaseError,
-    Deadlock,
-    Duplicate,
-    LockTimeout,
-    RowRefused,
     Unreachable,
 )
-from seckill.adapters.redis import Redis, Won
+from seckill.adapters.redis import Redis
 from seckill.adapters.sqs import Queues
-from seckill.domain.answer import Answer, Refusal, Refused, Reserved
-from seckill.domain.deadline import Deadline
-from seckill.domain.reservation import Deduction, Status
+from seckill.domain.answer import Refusal, Refused, Reserved
+from seckill.domain.reservation import Status
 from seckill.protocol.abandon import Abandoned, abandon
 from seckill.protocol.land import Landing, land
-from seckill.protocol.migrate import migrate
+from seckill.protocol.ledger import read_by_key
 from seckill.protocol.rebuild import Rebuilt, rebuild
 from seckill.protocol.reserve import Reserve
-from tests.books import assert_books_balance, connect, read_books
-from tests.containers import context, new_containers
-from tests.http_events import HttpAnswer, call, get_latest, get_reservation, get_sale, post
+from tests.books import assert_books_balance
 from tests.ledger import Ledger
-from tests.messages import failed_ids, landing_body, landing_event
-from tests.proxy import Proxy, full_port, refused_port, silent_port, through
+from tests.proxy import Proxy, refused_port, silent_port
 from tests.redis_copy import RedisCopy
 from tests.sales import Sales, fresh_sku_id
-
-# The contract's limit for every HTTP answer.
-ANSWERED_WITHIN_SECONDS = 3.0
+from tests.stores import deducted, kill_connection, open_database, open_redis, patience, reserved
 
 FENCED_INSERT = rb"INSERT INTO seckill_pre_deduct"
 RUN_SCRIPT = rb"EVALSHA|EVAL\r\n"
-LOCK_STOCK = "SELECT 1 FROM seckill_stock WHERE sku_id = %(sku)s FOR UPDATE"
 
 Lands = Callable[[list[str]], dict[str, Landing]]
 
@@ -69,61 +50,9 @@ class Far:
     redis_proxy: Proxy
 
 
-def deadline() -> Deadline:
-    """Time enough for all that a test does by itself."""
-    return Deadline(seconds=60, longest_wait=5)
-
-
-def open_database(url: str) -> Database:
-    """A database connection with a minute to spend."""
-    database = Database(url)
-    database.new_call(deadline())
-    return database
-
-
-def reserved(answer: Answer) -> Reserved:
-    """The promise that the answer must be."""
-    assert isinstance(answer, Reserved), answer
-    return answer
-
-
-def deducted(redis: Redis, sku_id: int, user: str) -> Deduction:
-    """A unit deducted in Redis and known nowhere else: what a function leaves that dies right after."""
-    won = redis.reserve(sku_id, f"{sku_id}-{user}", user)
-    assert isinstance(won, Won)
-    return won.deduction
-
-
-def thread_of(database: Database) -> int:
-    """The number under which the server knows this connection."""
-    assert database._connection is not None
-    return int(database._connection.thread_id())  # type: ignore[no-untyped-call]
-
-
-def kill_connection(database_url: str, database: Database) -> None:
-    """KILL, as an operator or a fail-over does it."""
-    with connect(database_url) as other, other.cursor() as cursor:
-        cursor.execute("KILL %s", (thread_of(database),))
-
-
-@pytest.fixture
-def database_proxy(servers: Servers) -> Iterator[Proxy]:
-    with Proxy(servers.database_url) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def redis_proxy(servers: Servers) -> Iterator[Proxy]:
-    if "cluster=true" in servers.redis_url:
-        pytest.skip("SECKILL_TEST_REDIS_URL is a cluster: its client talks to the nodes and not to a proxy")
-    with Proxy(servers.redis_url) as proxy:
-        yield proxy
-
-
 @pytest.fixture
 def far(database_proxy: Proxy, redis_proxy: Proxy, queues: Queues, counts: list[str]) -> Iterator[Far]:
-    database, redis = open_database(database_proxy.url), Redis(redis_proxy.url)
-    redis.deadline = deadline()
+    database, redis = open_database(database_proxy.url), open_redis(redis_proxy.url)
     queues.warm()
     yield Far(Reserve(redis, database, queues, counts.append), database, redis, database_proxy, redis_proxy)
     database.close()
@@ -135,32 +64,11 @@ def lands(database_proxy: Proxy, redis: Redis) -> Iterator[Lands]:
     database = Database(database_proxy.url)
 
     def landed(keys: list[str]) -> dict[str, Landing]:
-        database.new_call(deadline())
+        database.new_call(patience())
         return land(database, redis, keys, lambda name: None)
 
     yield landed
     database.close()
-
-
-@pytest.fixture(scope="module")
-def own_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseServer]:
-    """A database server that may be killed and frozen."""
-    if os.environ.get("SECKILL_TEST_DATABASE_URL"):
-        pytest.skip("SECKILL_TEST_DATABASE_URL names a server that this test may not kill, freeze or reconfigure")
-    with DatabaseServer(tmp_path_factory.mktemp("own_database")) as server:
-        database = open_database(server.url)
-        migrate(database)
-        database.close()
-        yield server
-
-
-@pytest.fixture(scope="module")
-def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """A Redis that may be killed and frozen, and forgets everything when it is."""
-    if os.environ.get("SECKILL_TEST_REDIS_URL"):
-        pytest.skip("SECKILL_TEST_REDIS_URL names a server that this test may not kill, freeze or reconfigure")
-    with RedisServer(tmp_path_factory.mktemp("own_redis")) as server:
-        yield server
 
 
 # -- MySQL: killed connections, killed servers ----------------------------------------------------------------------
@@ -170,10 +78,19 @@ def test_a_connection_killed_between_two_calls_is_replaced_by_the_next(
     servers: Servers, sales: Sales, reserve: Reserve, database: Database, ledger_of: Callable[[int], Ledger]
 ) -> None:
     sku_id = sales.open(total=2)
-    reserved(reserve(sku_id, "alice"))
+    key = reserved(reserve(sku_id, "alice")).key
     kill_connection(servers.database_url, database)
     assert reserved(reserve(sku_id, "bob")).new
     assert len(ledger_of(sku_id).rows()) == 2
+
+    kill_connection(servers.database_url, database)
+    database.new_call(patience())
+    assert read_by_key(database, key) is not None
+
+    kill_connection(servers.database_url, database)
+    database.new_call(patience())
+    with database.transaction():
+        assert read_by_key(database, key) is not None
 
 
 def test_a_connection_cut_by_the_network_between_two_calls_is_replaced_by_the_next(far: Far, sales: Sales) -> None:
@@ -273,7 +190,7 @@ def test_a_landing_whose_server_dies_in_its_transaction_lands_once_later(
         sku_id = Sales(database, redis).open(total=2)
         reserve = Reserve(redis, database, queues, lambda name: None)
         keys = [reserved(reserve(sku_id, user)).key for user in ("alice", "bob")]
-        database.new_call(deadline())
+        database.new_call(patience())
         proxy.before(rb"UPDATE seckill_stock", own_database.kill)
         try:
             assert set(land(database, redis, keys, lambda name: None).values()) == {Landing.FAILED}
@@ -511,8 +428,7 @@ def test_scripts_that_redis_has_forgotten_are_sent_again(
 def test_a_redis_that_died_and_lost_everything_is_rebuilt_from_mysql(
     own_redis: RedisServer, servers: Servers, database: Database, queues: Queues
 ) -> None:
-    redis = Redis(own_redis.url)
-    redis.deadline = deadline()
+    redis = open_redis(own_redis.url)
     sku_id = Sales(database, redis).open(total=3)
     reserve = Reserve(redis, database, queues, lambda name: None)
     first = reserved(reserve(sku_id, "alice"))
@@ -530,8 +446,7 @@ def test_a_redis_that_is_no_longer_the_primary_is_left_for_the_new_one(
     own_redis: RedisServer, servers: Servers, database: Database, queues: Queues
 ) -> None:
     with Proxy(own_redis.url) as name, silent_port() as nobody:
-        redis = Redis(name.url)
-        redis.deadline = deadline()
+        redis = open_redis(name.url)
         sku_id = Sales(database, redis).open(total=3)
         reserve = Reserve(redis, database, queues, lambda name: None)
         reserved(reserve(sku_id, "alice"))
@@ -546,367 +461,3 @@ def test_a_redis_that_is_no_longer_the_primary_is_left_for_the_new_one(
         finally:
             demoted.replicaof("NO", "ONE")
     assert_books_balance(servers.database_url, sku_id)
-
-
-# -- what cannot be reached -----------------------------------------------------------------------------------------
-
-
-def unreachable_databases(url: str) -> dict[str, str]:
-    """URLs at which there is no such login, no such database, nobody at all."""
-    parts = urlsplit(url)
-    place = f"{parts.hostname}:{parts.port or 3306}"
-    return {
-        "wrong password": f"mysql://{parts.username}:not-the-password@{place}{parts.path}",
-        "unknown user": f"mysql://nobody-of-that-name:x@{place}{parts.path}",
-        "unknown database": parts._replace(path="/no_such_database").geturl(),
-        "refused port": through(url, refused_port()),
-    }
-
-
-@pytest.mark.parametrize("why", ["wrong password", "unknown user", "unknown database", "refused port"])
-def test_a_database_that_cannot_be_used_is_a_503_and_the_unit_waits_under_its_key(
-    why: str, servers: Servers, sales: Sales, reserve: Reserve, function_environment: pytest.MonkeyPatch
-) -> None:
-    sku_id = sales.open(total=2)
-    function_environment.setenv("DATABASE_URL", unreachable_databases(servers.database_url)[why])
-    answer, _ = timed(post(sku_id))
-    assert (answer.status, answer.code) == (503, "OUTCOME_UNKNOWN")
-    assert timed(get_latest(sku_id))[0].status == 503
-    assert reserved(reserve(sku_id, "alice")).key == answer.body["preDeductKey"]
-
-
-@pytest.mark.parametrize("why", ["wrong password", "unknown user", "refused port"])
-def test_a_redis_that_cannot_be_used_is_a_503_and_costs_nothing(
-    why: str,
-    servers: Servers,
-    sales: Sales,
-    function_environment: pytest.MonkeyPatch,
-    copy_of: Callable[[int], RedisCopy],
-) -> None:
-    sku_id = sales.open(total=2)
-    parts = urlsplit(servers.redis_url)
-    place = f"{parts.hostname}:{parts.port or 6379}{parts.path}?{parts.query}"
-    urls = {
-        "wrong password": f"redis://:not-the-password@{place}",
-        "unknown user": f"redis://nobody-of-that-name:x@{place}",
-        "refused port": through(servers.redis_url, refused_port()),
-    }
-    function_environment.setenv("REDIS_URL", urls[why])
-    assert timed(post(sku_id))[0].status == 503
-    assert timed(get_sale(sku_id))[0].status == 503
-    assert copy_of(sku_id).stock == 2
-
-
-def test_logins_with_any_characters_are_understood(
-    own_database: DatabaseServer, own_redis: RedisServer, queues: Queues
-) -> None:
-    password = "p@ss/wörd€:%?#"
-    with connect(own_database.url) as root, root.cursor() as cursor:
-        cursor.execute("SET NAMES utf8mb4")
-        cursor.execute("CREATE USER IF NOT EXISTS 'shöp'@'%%' IDENTIFIED BY %s", (password,))
-        cursor.execute("GRANT ALL ON seckill.* TO 'shöp'@'%'")
-    RedisCopy(own_redis.url, 1).client.acl_setuser(
-        "shöp", enabled=True, passwords=[f"+{password}"], keys=["*"], categories=["+@all"]
-    )
-    login = f"{quote('shöp')}:{quote(password, safe='')}"
-    redis = Redis(f"redis://{login}@127.0.0.1:{own_redis.port}/0")
-    redis.deadline = deadline()
-    with contextlib.closing(open_database(f"mysql://{login}@127.0.0.1:{own_database.port}/seckill")) as database:
-        sku_id = Sales(database, redis).open(total=1)
-        assert reserved(Reserve(redis, database, queues, lambda name: None)(sku_id, "alice")).new
-
-
-def test_a_database_that_does_not_prove_who_it_is_gets_no_login_when_tls_is_asked_for(
-    own_database: DatabaseServer,
-) -> None:
-    with Proxy(own_database.url) as proxy:
-        database = open_database(f"{proxy.url}?tls=true")
-        with pytest.raises(Unreachable):
-            database.row("sale.as_opened", 1)
-        assert proxy.connections == 1
-        assert proxy.requests_with(b"root") == 0
-
-
-def test_a_database_with_no_connection_left_is_a_503_until_it_has_one(
-    own_database: DatabaseServer, redis: Redis, queues: Queues
-) -> None:
-    with connect(own_database.url) as root, root.cursor() as cursor:
-        cursor.execute("CREATE USER IF NOT EXISTS 'plain'@'%'")
-        cursor.execute("GRANT ALL ON seckill.* TO 'plain'@'%'")
-        cursor.execute("SET GLOBAL max_connections = 10")
-        url = f"mysql://plain@127.0.0.1:{own_database.port}/seckill"
-        try:
-            with contextlib.closing(open_database(own_database.url)) as database:
-                sku_id = Sales(database, redis).open(total=1)
-            with contextlib.ExitStack() as others, contextlib.closing(open_database(url)) as database:
-                with pytest.raises(pymysql.OperationalError, match="Too many connections"):
-                    for _ in range(12):
-                        others.enter_context(connect(url))
-                with pytest.raises(Unreachable) as failure:
-                    database.row("sale.as_opened", sku_id)
-                assert failure.value.code == 1040
-                reserve = Reserve(redis, database, queues, lambda name: None)
-                unknown = reserve(sku_id, "alice")
-                assert isinstance(unknown, Refused)
-                assert unknown.refusal is Refusal.OUTCOME_UNKNOWN
-                others.close()
-                answers = (reserve(sku_id, "alice") for _ in range(50))  # the server frees its slots in its own time
-                assert next(answer for answer in answers if isinstance(answer, Reserved)).key == unknown.key
-        finally:
-            cursor.execute("SET GLOBAL max_connections = 300")
-
-
-# -- what an error of the server is taken for -----------------------------------------------------------------------
-
-
-def test_a_taken_key_is_a_duplicate(database: Database) -> None:
-    sku_id = fresh_sku_id()
-    database.execute("sale.insert_stock", sku_id, 1, 1)
-    with pytest.raises(Duplicate) as failure:
-        database.execute("sale.insert_stock", sku_id, 1, 1)
-    assert failure.value.code == 1062
-
-
-def test_a_row_against_a_check_is_a_refused_row_and_no_duplicate(database: Database) -> None:
-    with pytest.raises(RowRefused) as failure:
-        database.execute("sale.insert_stock", fresh_sku_id(), 1, -1)
-    assert not isinstance(failure.value, Duplicate)
-    assert failure.value.code in (3819, 4025)  # MySQL's and MariaDB's number for it
-
-
-def test_a_value_too_long_for_its_column_is_a_refused_row(database: Database, sales: Sales) -> None:
-    sku_id = sales.open(total=1)
-    with pytest.raises(RowRefused) as failure:
-        database.execute("abandon.tombstone", "k" * 37, sku_id, "alice", 1, 1, 1)
-    assert failure.value.code == 1406
-
-
-def test_a_statement_that_is_wrong_is_none_of_the_known_failures(database: Database) -> None:
-    with pytest.raises(DatabaseError) as failure:
-        database.run_script("SELECT no_such_column FROM seckill_sale;")
-    assert type(failure.value) is DatabaseError
-    assert failure.value.code == 1054
-
-
-def test_a_lock_held_by_another_session_is_a_lock_time_out(own_database: DatabaseServer) -> None:
-    with contextlib.closing(open_database(own_database.url)) as database:
-        sku_id = stock_rows(database, 1)[0]
-        held = Ledger(own_database.url, sku_id).locked(LOCK_STOCK)
-        with held, pytest.raises(LockTimeout) as failure:
-            database.execute("land.take_stock", 1, sku_id, 1)
-        assert failure.value.code == 1205
-        assert database.execute("land.take_stock", 1, sku_id, 1) == 1
-
-
-def test_the_victim_of_a_deadlock_is_told_so_and_keeps_nothing(own_database: DatabaseServer) -> None:
-    with contextlib.closing(open_database(own_database.url)) as database:
-        first, second, *weight = stock_rows(database, 12)
-        with connect(own_database.url) as other, other.cursor() as cursor:
-            # The server gives up the lighter transaction: this one, with more rows changed, it keeps.
-            cursor.execute("START TRANSACTION")
-            cursor.execute("UPDATE seckill_stock SET total = total + 1 WHERE sku_id IN %s", ([second, *weight],))
-            waiting = threading.Thread(
-                target=cursor.execute, args=("UPDATE seckill_stock SET total = total + 1 WHERE sku_id = %s", (first,))
-            )
-            with pytest.raises(Deadlock) as failure, database.transaction():
-                database.execute("land.take_stock", 1, first, 1)
-                waiting.start()
-                database.execute("land.take_stock", 1, second, 1)
-            assert failure.value.code == 1213
-            waiting.join(10)
-            assert not waiting.is_alive()
-            cursor.execute("ROLLBACK")
-        assert Ledger(own_database.url, first).remaining() == 1
-        assert database.execute("land.take_stock", 1, first, 1) == 1
-
-
-def test_a_connection_killed_while_it_waits_is_a_lost_connection(own_database: DatabaseServer) -> None:
-    with Proxy(own_database.url) as proxy, contextlib.closing(open_database(proxy.url)) as database:
-        sku_id = stock_rows(database, 1)[0]
-        with Ledger(own_database.url, sku_id).locked(LOCK_STOCK):
-            killer = threading.Thread(target=kill_waiting, args=(own_database.url, database))
-            proxy.before(rb"UPDATE seckill_stock", killer.start)
-            with pytest.raises(Unreachable):
-                database.execute("land.take_stock", 1, sku_id, 1)
-            killer.join(10)
-        assert database.execute("land.take_stock", 1, sku_id, 1) == 1
-
-
-def kill_waiting(database_url: str, database: Database) -> None:
-    """KILL a connection as soon as its UPDATE runs; gives up when the lock's own time-out would have come."""
-    thread = thread_of(database)
-    text = "SELECT 1 FROM information_schema.processlist WHERE id = %s AND info LIKE 'UPDATE%%'"
-    with connect(database_url) as other, other.cursor() as cursor:
-        give_up = time.monotonic() + 0.9
-        while cursor.execute(text, (thread,)) == 0 and time.monotonic() < give_up:
-            pass
-        cursor.execute("KILL %s", (thread,))
-
-
-def stock_rows(database: Database, count: int) -> list[int]:
-    """SKUs of new stock rows of one unit, ascending."""
-    sku_ids = [fresh_sku_id() for _ in range(count)]
-    for sku_id in sku_ids:
-        database.execute("sale.insert_stock", sku_id, 1, 1)
-    return sku_ids
-
-
-# -- every answer within three seconds ------------------------------------------------------------------------------
-
-
-def timed(request: dict[str, Any]) -> tuple[HttpAnswer, float]:
-    """The function's answer, which must not take longer than the contract allows, and its seconds."""
-    started = time.monotonic()
-    answer = call(request)
-    seconds = time.monotonic() - started
-    assert seconds < ANSWERED_WITHIN_SECONDS, f"{answer.status} after {seconds:.2f} s"
-    return answer, seconds
-
-
-Port = Callable[[], contextlib.AbstractContextManager[int]]
-HANGING_PORTS = [pytest.param(silent_port, id="accepts and is silent"), pytest.param(full_port, id="does not accept")]
-
-
-@pytest.mark.parametrize("port", HANGING_PORTS)
-@pytest.mark.parametrize("scheme", ["redis", "rediss"])
-def test_a_redis_that_does_not_answer_a_new_connection_is_a_503_in_time(
-    port: Port, scheme: str, function_environment: pytest.MonkeyPatch
-) -> None:
-    with port() as hangs:
-        function_environment.setenv("REDIS_URL", f"{scheme}://127.0.0.1:{hangs}/0")
-        assert timed(post(fresh_sku_id()))[0].status == 503
-
-
-@pytest.mark.parametrize("port", HANGING_PORTS)
-def test_a_mysql_that_does_not_answer_a_new_connection_is_a_503_in_time_and_the_unit_waits_under_its_key(
-    port: Port, servers: Servers, sales: Sales, reserve: Reserve, function_environment: pytest.MonkeyPatch
-) -> None:
-    sku_id = sales.open(total=2)
-    with port() as hangs:
-        function_environment.setenv("DATABASE_URL", through(servers.database_url, hangs))
-        answer, _ = timed(post(sku_id))
-    assert (answer.status, answer.code) == (503, "OUTCOME_UNKNOWN")
-    assert reserved(reserve(sku_id, "alice")).key == answer.body["preDeductKey"]
-
-
-def test_stores_that_fall_silent_on_a_warm_connection_are_a_503_in_time(
-    database_proxy: Proxy,
-    redis_proxy: Proxy,
-    sales: Sales,
-    reserve: Reserve,
-    function_environment: pytest.MonkeyPatch,
-) -> None:
-    sku_id = sales.open(total=4)
-    function_environment.setenv("DATABASE_URL", database_proxy.url)
-    function_environment.setenv("REDIS_URL", redis_proxy.url)
-    assert timed(post(sku_id, "somebody"))[0].status == 202
-
-    database_proxy.silent = True
-    by_mysql, _ = timed(post(sku_id, "alice"))
-    assert (by_mysql.status, by_mysql.code) == (503, "OUTCOME_UNKNOWN")
-    assert timed(get_latest(sku_id, "alice"))[0].status == 503
-    assert timed(get_reservation(by_mysql.body["preDeductKey"], "alice"))[0].status == 503
-
-    redis_proxy.silent = True
-    by_redis, _ = timed(post(sku_id, "bob"))
-    assert (by_redis.status, by_redis.code) == (503, "OUTCOME_UNKNOWN")
-    assert timed(get_sale(sku_id))[0].status == 503
-
-    for user, answer in (("alice", by_mysql), ("bob", by_redis)):
-        assert reserved(reserve(sku_id, user)).key == answer.body["preDeductKey"]
-
-
-def test_frozen_servers_are_a_503_in_time_and_go_on_where_they_were(
-    own_database: DatabaseServer, own_redis: RedisServer, function_environment: pytest.MonkeyPatch
-) -> None:
-    redis = Redis(own_redis.url)
-    redis.deadline = deadline()
-    with contextlib.closing(open_database(own_database.url)) as database:
-        sku_id = Sales(database, redis).open(total=4)
-    function_environment.setenv("DATABASE_URL", own_database.url)
-    function_environment.setenv("REDIS_URL", own_redis.url)
-    assert timed(post(sku_id, "somebody"))[0].status == 202
-    unknown = {}
-    for server, user in ((own_redis, "alice"), (own_database, "bob")):
-        server.freeze()
-        try:
-            answer, _ = timed(post(sku_id, user))
-        finally:
-            server.thaw()
-        assert (answer.status, answer.code) == (503, "OUTCOME_UNKNOWN")
-        unknown[user] = answer.body["preDeductKey"]
-    for user, key in unknown.items():
-        assert timed(post(sku_id, user))[0].body["preDeductKey"] == key
-    assert read_books(own_database.url, sku_id).reserved == 3
-    assert_books_balance(own_database.url, sku_id)
-
-
-@pytest.mark.parametrize("port", [*HANGING_PORTS, pytest.param(None, id="refuses")])
-def test_a_dead_queue_does_not_keep_a_reservation_from_its_202(
-    port: Port | None, sales: Sales, function_environment: pytest.MonkeyPatch, ledger_of: Callable[[int], Ledger]
-) -> None:
-    sku_id = sales.open(total=2)
-    with port() if port else contextlib.nullcontext(refused_port()) as hangs:
-        function_environment.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{hangs}")
-        answer, _ = timed(post(sku_id))
-    assert answer.status == 202
-    assert ledger_of(sku_id).statuses() == {answer.body["preDeductKey"]: 1}
-
-
-@pytest.mark.parametrize("delay_seconds", [0.15, 0.5, 0.8])
-def test_stores_that_are_all_slow_at_once_are_an_answer_in_time_and_one_unit(
-    delay_seconds: float,
-    database_proxy: Proxy,
-    redis_proxy: Proxy,
-    sales: Sales,
-    reserve: Reserve,
-    function_environment: pytest.MonkeyPatch,
-    copy_of: Callable[[int], RedisCopy],
-) -> None:
-    sku_id = sales.open(total=2)
-    function_environment.setenv("DATABASE_URL", database_proxy.url)
-    function_environment.setenv("REDIS_URL", redis_proxy.url)
-    database_proxy.reply_delay_seconds = redis_proxy.reply_delay_seconds = delay_seconds
-    with silent_port() as queue:
-        function_environment.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{queue}")
-        answer, _ = timed(post(sku_id))
-    if delay_seconds < 0.2:
-        assert answer.status == 202
-    else:
-        assert answer.status in (202, 503)
-    assert reserved(reserve(sku_id, "alice")).key == answer.body["preDeductKey"]
-    assert copy_of(sku_id).stock == 1
-
-
-@pytest.mark.parametrize("store", ["REDIS_URL", "DATABASE_URL"])
-def test_a_name_with_many_dead_addresses_is_a_503_in_time(
-    store: str, sales: Sales, function_environment: pytest.MonkeyPatch
-) -> None:
-    sku_id = sales.open(total=2)
-    resolved = socket.getaddrinfo
-    with contextlib.ExitStack() as ports:
-        dead = [ports.enter_context(full_port()) for _ in range(4)]
-
-        def resolve(host: Any, *arguments: Any, **named: Any) -> Any:
-            if host != "stores.example":
-                return resolved(host, *arguments, **named)
-            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in dead]
-
-        function_environment.setattr(socket, "getaddrinfo", resolve)
-        url = os.environ[store]
-        function_environment.setenv(store, re.sub(r"127\.0\.0\.1|localhost", "stores.example", url))
-        if "stores.example" not in os.environ[store]:
-            pytest.skip(f"{store} of the user's own is no address of this machine")
-        assert timed(post(sku_id))[0].status == 503
-
-
-def test_a_landing_batch_fails_item_by_item_when_mysql_does_not_answer(
-    servers: Servers, function_environment: pytest.MonkeyPatch
-) -> None:
-    with silent_port() as hangs:
-        function_environment.setenv("DATABASE_URL", through(servers.database_url, hangs))
-        new_containers()
-        started = time.monotonic()
-        answer = land_order.lambda_handler(landing_event([landing_body("key-1"), landing_body("key-2")]), context())
-    assert failed_ids(answer) == ["m0", "m1"]
-    assert time.monotonic() - started < 10, "the platform would have cut it off"

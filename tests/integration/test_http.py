@@ -83,6 +83,13 @@ def test_the_unit_after_the_last_is_sold_out(sales: Sales) -> None:
     assert "preDeductKey" not in answer.body
 
 
+def test_fewer_units_than_a_reservation_takes_are_sold_out(sales: Sales, copy_of: CopyOf) -> None:
+    sku_id = sales.open(total=4, quantity=2)
+    copy_of(sku_id).set(stock=1)
+    assert call(post(sku_id)).code == "SOLD_OUT"
+    assert copy_of(sku_id).stock == 1
+
+
 def test_a_holder_keeps_his_key_after_sold_out_after_close_and_on_another_container(
     sales: Sales, copy_of: CopyOf, ledger_of: LedgerOf
 ) -> None:
@@ -371,6 +378,15 @@ def test_a_copy_that_is_not_whole_is_unavailable_not_sold_out(
     for answer in (call(get_sale(sku_id)), call(post(sku_id))):
         assert (answer.status, answer.code) == (503, "UNAVAILABLE")
     assert copy.everything() == before
+
+
+@pytest.mark.parametrize("field", ["opens_at", "closes_at"])
+def test_a_time_that_no_calendar_knows_is_answered_all_the_same(sales: Sales, copy_of: CopyOf, field: str) -> None:
+    """Redis may hold anything; a copy like this promises nothing and breaks nothing."""
+    sku_id = sales.open(total=3)
+    copy_of(sku_id).set(**{field: 2**53})
+    for answer in (call(get_sale(sku_id)), call(post(sku_id))):
+        assert answer.status in (200, 202, 409, 503)
 
 
 # -- GET /api/seckill/reservations ----------------------------------------------------------------------------------

@@ -330,7 +330,7 @@ class WatchedDatabase(Database):
 def test_batches_over_two_sales_in_opposite_order_all_land_without_one_deadlock(
     servers: Servers, sales: Sales, reserve: Reserve, ledger_of: LedgerOf
 ) -> None:
-    rounds, containers = 6, 6
+    rounds, containers = 10, 6
     first, second = sales.open(total=200), sales.open(total=200)
     # Even batches are made of keys of the first sale, then of the second; odd ones the other way round.
     batches: list[list[str]] = []

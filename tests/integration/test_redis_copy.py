@@ -1,19 +1,17 @@
 """The copy in Redis when it is damaged, full, half-loaded or wrong: it costs nobody a unit, a rebuild replaces it."""
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
 from redis.exceptions import OutOfMemoryError
 
-from local.servers import RedisServer, Servers
+from local.servers import RedisServer
 from seckill.adapters.mysql import Database
 from seckill.adapters.redis import CATALOGUE, STAGE_FIELDS, HoldLost, NothingDeducted, Redis, RedisError, Replay, Won
 from seckill.adapters.sqs import Queues
-from seckill.domain.answer import Refusal, Refused, Reserved
-from seckill.domain.deadline import Deadline
+from seckill.domain.answer import Refusal, Refused
 from seckill.domain.reservation import Hold
 from seckill.domain.sale import LARGEST_EPOCH_LEAD, LARGEST_EXACT_INTEGER
 from seckill.protocol.land import Landing, land
@@ -24,6 +22,7 @@ from tests.ledger import Ledger
 from tests.proxy import Proxy
 from tests.redis_copy import RedisCopy
 from tests.sales import Sales, fresh_sku_id
+from tests.stores import SALE_FIELDS, open_redis, reserved
 
 CopyOf = Callable[[int], RedisCopy]
 LedgerOf = Callable[[int], Ledger]
@@ -32,52 +31,26 @@ LedgerOf = Callable[[int], Ledger]
 LONG_EPOCH = 10**14 + 1
 LONG_STOCK = LARGEST_EXACT_INTEGER - 1
 
-SALE_FIELDS = {"state": "open", "stock": "3", "quantity": "1", "opens_at": "", "closes_at": ""}
-
-
-@pytest.fixture(scope="module")
-def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """A Redis that may be filled and whose catalogue may be broken."""
-    if os.environ.get("SECKILL_TEST_REDIS_URL"):
-        pytest.skip("SECKILL_TEST_REDIS_URL names a server that this test may not fill")
-    with RedisServer(tmp_path_factory.mktemp("own_redis")) as server:
-        yield server
-
 
 @pytest.fixture
 def private(own_redis: RedisServer) -> Iterator[Redis]:
-    """A client of that Redis, which is empty."""
+    """A client of that Redis, which is emptied before."""
     RedisCopy(own_redis.url, 1).client.flushall()
-    client = Redis(own_redis.url)
-    client.deadline = Deadline(seconds=60, longest_wait=5)
+    client = open_redis(own_redis.url)
     yield client
     client.close()
 
 
 @pytest.fixture
-def redis_proxy(servers: Servers) -> Iterator[Proxy]:
-    if "cluster=true" in servers.redis_url:
-        pytest.skip("SECKILL_TEST_REDIS_URL is a cluster: its client talks to the nodes and not to a proxy")
-    with Proxy(servers.redis_url) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 def far_redis(redis_proxy: Proxy) -> Iterator[Redis]:
     """A client that reaches Redis through the proxy."""
-    client = Redis(redis_proxy.url)
-    client.deadline = Deadline(seconds=60, longest_wait=5)
+    client = open_redis(redis_proxy.url)
     yield client
     client.close()
 
 
 def won(answer: object) -> Won:
     assert isinstance(answer, Won), answer
-    return answer
-
-
-def reserved(answer: object) -> Reserved:
-    assert isinstance(answer, Reserved), answer
     return answer
 
 
@@ -462,8 +435,7 @@ def test_a_redis_that_is_full_between_staging_and_load_keeps_its_copy(own_redis:
     assert private.load(sku_id, SALE_FIELDS, 1, [], {})
     before = copy.everything()
     with Proxy(own_redis.url) as proxy, contextlib.ExitStack() as filled:
-        far = Redis(proxy.url)
-        far.deadline = Deadline(seconds=60, longest_wait=5)
+        far = open_redis(proxy.url)
         proxy.before(LOAD, lambda: filled.enter_context(full(own_redis)))
         with pytest.raises(RedisError, match="maxmemory"):
             far.load(sku_id, SALE_FIELDS, 2, *many(3))

@@ -139,7 +139,7 @@ def test_an_epoch_left_over_in_redis_is_outrun(copy_of: CopyOf) -> None:
     assert (copy.epoch, copy.stock) == (42, 3)
 
 
-@pytest.mark.parametrize("rubbish", ["string", "list", "not a number", "far ahead"])
+@pytest.mark.parametrize("rubbish", ["string", "list", "not a number", "far ahead", "enormous"])
 def test_rubbish_under_the_keys_of_a_sale_is_replaced(copy_of: CopyOf, rubbish: str) -> None:
     sku_id = fresh_sku_id()
     copy = copy_of(sku_id)
@@ -152,6 +152,8 @@ def test_rubbish_under_the_keys_of_a_sale_is_replaced(copy_of: CopyOf, rubbish: 
         copy.set(epoch="one")
     elif rubbish == "far ahead":
         copy.set(epoch=9_007_199_254_740_992)
+    elif rubbish == "enormous":
+        copy.set(epoch="9" * 5_000)
     assert admin("open_sale", skuId=sku_id, total=3)["loaded"] is True
     assert call(post(sku_id)).status == 202
     assert copy.stock == 2

@@ -12,7 +12,6 @@ from seckill.adapters.mysql import Database
 from seckill.adapters.redis import Redis
 from seckill.adapters.sqs import Queues
 from seckill.domain.answer import Refusal, Refused, Reserved
-from seckill.domain.deadline import Deadline
 from seckill.protocol.audit import audit_sale
 from seckill.protocol.land import Landing, land
 from seckill.protocol.migrate import migrate
@@ -22,6 +21,7 @@ from seckill.protocol.reserve import Reserve
 from tests.books import assert_books_balance
 from tests.ledger import Ledger
 from tests.sales import Sales, fresh_sku_id
+from tests.stores import open_database, reserved
 
 MINUTE_MS = 60_000
 # What lies between a row and the look at it, at the most.
@@ -45,8 +45,7 @@ def server(zone: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Data
 @pytest.fixture
 def database(server: DatabaseServer, zone: str) -> Iterator[Database]:
     """A connection to that server, the schema in place."""
-    connection = Database(server.url)
-    connection.new_call(Deadline(seconds=60, longest_wait=5))
+    connection = open_database(server.url)
     assert [warning for warning in migrate(connection).warnings if zone in warning], "the zone is not what it should be"
     yield connection
     connection.close()
@@ -71,8 +70,7 @@ def now_ms() -> int:
 
 def test_times_in_the_books_are_utc(sales: Sales, reserve: Reserve, redis: Redis, database: Database) -> None:
     sku_id = sales.open(total=2)
-    answer = reserve(sku_id, "alice")
-    assert isinstance(answer, Reserved)
+    answer = reserved(reserve(sku_id, "alice"))
     assert land(database, redis, [answer.key], lambda name: None) == {answer.key: Landing.LANDED}
     ledger = Ledger(database._url, sku_id)
     ((created_at, updated_at, ordered_at),) = ledger.select(
@@ -87,8 +85,7 @@ def test_a_row_is_stale_after_its_stale_age_and_not_hours_sooner_or_later(
     sales: Sales, reserve: Reserve, redis: Redis, database: Database
 ) -> None:
     sku_id = sales.open(total=2)
-    answer = reserve(sku_id, "alice")
-    assert isinstance(answer, Reserved)
+    answer = reserved(reserve(sku_id, "alice"))
 
     def stale_keys() -> list[str]:
         page = database.rows("reconcile.stale_page", stale_seconds=120, after_time="1970-01-02", after_key=b"", page=99)

@@ -22,12 +22,13 @@ RESERVED: Reply = (202, b'{"preDeductKey": "k", "status": "RESERVED"}')
 
 
 @contextmanager
-def front(reply: Callable[[str], Reply | None]) -> Iterator[str]:
+def front(reply: Callable[[str], Reply | None], idle_seconds: float = 5.0) -> Iterator[str]:
     """A front that answers as `reply(user)` says; None closes the connection without an answer."""
 
     class Front(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
+        timeout = idle_seconds
 
         def do_POST(self) -> None:
             answer = reply(self.headers["X-Debug-User"])
@@ -99,6 +100,12 @@ def test_a_closed_connection_is_recorded_and_tried_again_on_a_new_one(tmp_path: 
     with front(lambda _: next(replies)) as url:
         answers = storm(url, tmp_path / "log", shopper())
     assert [(answer.status, answer.code) for answer in answers] == [(0, "NO_CONNECTION"), (202, "RESERVED")]
+
+
+def test_a_connection_that_the_front_closed_while_idle_costs_no_try(tmp_path: Path) -> None:
+    with front(lambda _: RESERVED, idle_seconds=0.1) as url:
+        answers = storm(url, tmp_path / "log", shopper(first_click_at=0.4))
+    assert [(answer.attempt, answer.status) for answer in answers] == [(1, 202)]
 
 
 def test_an_answer_that_does_not_come_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
