@@ -309,6 +309,14 @@ def _bounded(base: type[Any], owner: Redis) -> type[Any]:
             except (redis.ConnectionError, redis.TimeoutError) as error:
                 raise _NotConnected(str(error)) from error
 
+        def on_connect_check_health(self, check_health: bool = True) -> None:
+            super().on_connect_check_health(check_health)
+            if issubclass(base, redis.SSLConnection):
+                # TLS 1.3 sends session tickets after the handshake. Some answer must be read, and they with it: the
+                # library takes a connection with unread bytes for one that is out of step, and refuses it.
+                self.send_command("PING", check_health=False)
+                self.read_response()
+
         def send_packed_command(self, command: Any, check_health: bool = True) -> None:
             self.update_current_socket_timeout(self.socket_timeout)
             super().send_packed_command(command, check_health=check_health)

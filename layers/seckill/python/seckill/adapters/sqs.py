@@ -99,9 +99,14 @@ class Queues:
         self._send(self._reconcile_url, {"job": "rebuild", "skuId": sku_id, "epoch": epoch})
 
     def _send(self, url: str, body: dict[str, Any]) -> None:
+        self._refuse_if_late()
+        self._client.warm()  # on a cold container an import of some 0.3 s
+        self._refuse_if_late()
+        self._client.call("send_message", QueueUrl=url, MessageBody=json.dumps(body))
+
+    def _refuse_if_late(self) -> None:
         if self.deadline.left() < CONNECT_SECONDS + READ_SECONDS:
             raise QueueError("too little time left to send")
-        self._client.call("send_message", QueueUrl=url, MessageBody=json.dumps(body))
 
 
 class DeadLetters:
