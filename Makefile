@@ -1,7 +1,7 @@
 # GNU make >= 3.81 and /bin/sh. Every target begins with the bootstrap, which costs a blink when all is there.
 #
 #   make demo     the storm against real servers and its report; FULL=1 for the full size instead of CI's
-#   make test     all tests; PYTEST="..." adds options, such as PYTEST="-k hot_row -x"
+#   make test     all tests, two at a time; PYTEST="..." adds options, such as PYTEST="-k hot_row -x"
 #   make local    the whole stack on this machine, until Ctrl-C
 #   make check    lint, format, types, import rule
 #   make clean    back to a bare clone
@@ -9,6 +9,7 @@
 PYTHON ?= python3
 FULL ?=
 PYTEST ?=
+JOBS ?= 2
 
 .PHONY: demo test local check clean set-up set-up-local
 
@@ -16,7 +17,7 @@ demo: set-up-local
 	.venv/bin/seckill drill $(if $(FULL),--full)
 
 test: set-up
-	.venv/bin/pytest $(PYTEST)
+	.venv/bin/pytest -n $(JOBS) --dist worksteal $(PYTEST)
 
 local: set-up-local
 	.venv/bin/seckill local
