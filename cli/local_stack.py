@@ -10,13 +10,12 @@ import time
 from pathlib import Path
 
 from cli.exit_code import ExitCode
-from local.invocation import InvocationError
 from local.servers import ServerError, Servers, running_servers
 from local.stack import Stack, StackError, StackOptions, running_stack
-from local.state import NoStackError, StackRunsError, StackState, claimed_state, read_state
+from local.state import StackRunsError, claimed_state, read_state
 from local.tokens import mint_token
 
-# How long a dead gateway or poller may go unnoticed.
+# How long a dead program may go unnoticed.
 HEALTH_CHECK_SECONDS = 0.5
 
 
@@ -51,13 +50,7 @@ def run_local(arguments: argparse.Namespace) -> int:
             running_servers() as servers,
             running_stack(servers, options) as stack,
         ):
-            publish(
-                StackState(
-                    base_url=stack.base_url,
-                    environment=stack.environment,
-                    token_secret=stack.token_secret,
-                )
-            )
+            publish(stack.state)
             print(_how_to_use(stack, servers), flush=True)
             return _stay(stack)
     except KeyboardInterrupt:
@@ -66,7 +59,7 @@ def run_local(arguments: argparse.Namespace) -> int:
     except StackRunsError as error:
         print(error, file=sys.stderr)
         return ExitCode.WRONG_USE
-    except (ServerError, StackError, InvocationError) as error:
+    except (ServerError, StackError) as error:
         print(error, file=sys.stderr)
         return ExitCode.UNREACHABLE
 
@@ -79,21 +72,17 @@ def add_token_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_token(arguments: argparse.Namespace) -> int:
     """Print a token for the local stack that runs here."""
-    try:
-        secret = read_state().token_secret
-    except NoStackError as error:
-        print(error, file=sys.stderr)
-        return ExitCode.UNREACHABLE
+    secret = read_state().token_secret
     print(mint_token(secret, arguments.user, valid_seconds=arguments.valid_seconds))
     return ExitCode.ALL_WELL
 
 
 def _stay(stack: Stack) -> int:
-    while stack.gateway.alive and stack.poller.alive:
+    while all(program.alive for program in stack.programs):
         time.sleep(HEALTH_CHECK_SECONDS)
-    for process in (stack.gateway, stack.poller):
-        if not process.alive:
-            print(f"the {process.log.stem} ended: {process.last_words()}", file=sys.stderr)
+    for program in stack.programs:
+        if not program.alive:
+            print(f"the {program.log.stem} ended: {program.last_words()}", file=sys.stderr)
     return ExitCode.UNREACHABLE
 
 
@@ -104,6 +93,7 @@ The local stack answers at {stack.base_url}
 
   reserve     {stack.options.workers} containers, each serving one call at a time
   land_order  {stack.options.poller_concurrency} containers
+  reconcile   every {stack.options.reconcile_seconds:g} s, for what is older than {stack.options.stale_after_seconds} s
   database    {servers.database_url}
   Redis       {servers.redis_url}
   SQS         {servers.aws_endpoint_url}
@@ -115,6 +105,7 @@ In another terminal, in this directory:
   curl -i -X POST -H "Authorization: Bearer $({seckill} token alice)" {stack.base_url}/api/seckill/1001
   curl -i -X POST -H "X-Debug-User: bob" {stack.base_url}/api/seckill/1001
   {seckill} sale status 1001
+  {seckill} audit
 
 X-Debug-User stands for a token, here and nowhere else. Ctrl-C ends everything."""
 

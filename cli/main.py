@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 
-from cli import local_stack, sale
+from cli import audit, dead_letters, local_stack, reconcile, sale, timeline
+from cli.exit_code import ExitCode
 from drill import command as drill
+from local.invocation import InvocationError
+from local.state import NoStackError
+
+AddArguments = Callable[[argparse.ArgumentParser], None]
+Run = Callable[[argparse.Namespace], int]
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -18,26 +25,29 @@ def build_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    sale_parser = commands.add_parser("sale", help="open sales and look at them")
-    sale.add_arguments(sale_parser)
-    sale_parser.set_defaults(run=sale.run)
+    def add(name: str, help_text: str, add_arguments: AddArguments, run: Run) -> None:
+        command = commands.add_parser(name, help=help_text)
+        add_arguments(command)
+        command.set_defaults(run=run)
 
-    local_parser = commands.add_parser("local", help="run everything on this machine until Ctrl-C")
-    local_stack.add_local_arguments(local_parser)
-    local_parser.set_defaults(run=local_stack.run_local)
-
-    token_parser = commands.add_parser("token", help="print a token for the local stack")
-    local_stack.add_token_arguments(token_parser)
-    token_parser.set_defaults(run=local_stack.run_token)
-
-    drill_parser = commands.add_parser("drill", help="run the storm and report on the books")
-    drill.add_arguments(drill_parser)
-    drill_parser.set_defaults(run=drill.run)
+    add("sale", "open and change sales, and look at them", sale.add_arguments, sale.run)
+    add("audit", "put the accounts side by side and judge them", audit.add_arguments, audit.run)
+    add("reconcile", "repair now what was left open", reconcile.add_arguments, reconcile.run)
+    add("timeline", "tell one reservation's life", timeline.add_arguments, timeline.run)
+    add("dead-letters", "show what could not be landed", dead_letters.add_list_arguments, dead_letters.run_list)
+    add("resolve", "decide a reservation by hand", dead_letters.add_resolve_arguments, dead_letters.run_resolve)
+    add("local", "run everything on this machine until Ctrl-C", local_stack.add_local_arguments, local_stack.run_local)
+    add("token", "print a token for the local stack", local_stack.add_token_arguments, local_stack.run_token)
+    add("drill", "run the storm and report on the books", drill.add_arguments, drill.run)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status. argparse itself exits with 2 on wrong use."""
     parsed = build_parser().parse_args(arguments)
-    status: int = parsed.run(parsed)
+    try:
+        status: int = parsed.run(parsed)
+    except (NoStackError, InvocationError) as error:
+        print(error, file=sys.stderr)
+        return ExitCode.UNREACHABLE
     return status

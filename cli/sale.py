@@ -1,85 +1,98 @@
-"""`seckill sale open|status|list`: the sale_admin function's actions, asked and shown."""
+"""`seckill sale open|top-up|close|reopen|archive|rebuild|status|list`: sale_admin's actions, asked and shown."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
-from cli.exit_code import ExitCode
-from local.invocation import InvocationError, invoke
+from cli.answers import Answer, add_json_option, ask, exit_code_for, tell
 from local.stack import SALE_ADMIN
-from local.state import NoStackError, read_state
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The commands under `seckill sale`."""
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--json", action="store_true", help="print the answer as JSON")
     commands = parser.add_subparsers(dest="sale_command", required=True, metavar="COMMAND")
 
-    opening = commands.add_parser("open", parents=[shared], help="put a SKU on offer")
-    opening.add_argument("sku", type=int, metavar="SKU")
+    def add(name: str, help_text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=help_text)
+        add_json_option(command)
+        return command
+
+    def add_for_sku(name: str, help_text: str) -> argparse.ArgumentParser:
+        command = add(name, help_text)
+        command.add_argument("sku", type=int, metavar="SKU")
+        return command
+
+    opening = add_for_sku("open", "put a SKU on offer")
     opening.add_argument("--total", type=int, required=True, help="units on offer")
     opening.add_argument("--quantity", type=int, help="units per reservation (1)")
     opening.add_argument("--opens-at", metavar="TIME", help="ISO 8601 with an offset (now)")
     opening.add_argument("--closes-at", metavar="TIME", help="ISO 8601 with an offset (never)")
 
-    status = commands.add_parser("status", parents=[shared], help="show the accounts of a sale")
-    status.add_argument("sku", type=int, metavar="SKU")
+    topping_up = add_for_sku("top-up", "add units")
+    topping_up.add_argument("units", type=int, metavar="UNITS")
+    topping_up.add_argument(
+        "--operation-id", required=True, metavar="ID", help="names this top-up: asked again, it is not done again"
+    )
 
-    commands.add_parser("list", parents=[shared], help="list all sales")
+    add_for_sku("close", "end a sale: no new reservations, the promised ones land")
+    reopening = add_for_sku("reopen", "open a closed sale again")
+    reopening.add_argument("--closes-at", metavar="TIME", help="ISO 8601 with an offset (never)")
+    add_for_sku("archive", "forget a closed sale with nothing pending; its books stay")
+    add_for_sku("rebuild", "load Redis anew from the database, after a person has mended the rows")
+    add_for_sku("status", "show the accounts of a sale")
+    add("list", "list all sales")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask sale_admin and show what it says."""
-    try:
-        answer = invoke(SALE_ADMIN, event_for(arguments), read_state().environment)
-    except (NoStackError, InvocationError) as error:
-        print(error, file=sys.stderr)
-        return ExitCode.UNREACHABLE
-    if arguments.json:
-        print(json.dumps(answer, indent=2))
-    elif answer["ok"]:
-        SHOW[arguments.sale_command](answer)
-    else:
-        print(f"{answer['error']}: {answer['detail']}", file=sys.stderr)
+    answer = ask(SALE_ADMIN, event_for(arguments))
+    tell(answer, as_json=arguments.json, show=SHOW[arguments.sale_command])
     return exit_code_for(answer)
+
+
+ACTIONS = {
+    "open": "open_sale",
+    "top-up": "top_up",
+    "close": "close_sale",
+    "reopen": "reopen_sale",
+    "archive": "archive_sale",
+    "rebuild": "rebuild",
+    "status": "status",
+    "list": "list_sales",
+}
+# sale_admin's names of the arguments; what was not given is left out.
+ARGUMENTS = {
+    "sku": "skuId",
+    "total": "total",
+    "quantity": "quantity",
+    "opens_at": "opensAt",
+    "closes_at": "closesAt",
+    "units": "units",
+    "operation_id": "operationId",
+}
 
 
 def event_for(arguments: argparse.Namespace) -> dict[str, Any]:
     """The event that asks for the command."""
-    if arguments.sale_command == "list":
-        return {"action": "list_sales"}
-    if arguments.sale_command == "status":
-        return {"action": "status", "skuId": arguments.sku}
-    given = {
-        "total": arguments.total,
-        "quantity": arguments.quantity,
-        "opensAt": arguments.opens_at,
-        "closesAt": arguments.closes_at,
+    given = {name: getattr(arguments, option, None) for option, name in ARGUMENTS.items()}
+    return {"action": ACTIONS[arguments.sale_command]} | {
+        name: value for name, value in given.items() if value is not None
     }
-    given = {name: value for name, value in given.items() if value is not None}
-    return {"action": "open_sale", "skuId": arguments.sku, **given}
 
 
-def exit_code_for(answer: Mapping[str, Any]) -> ExitCode:
-    """A refusal is wrong use, unless a store is away; an open sale that Redis lacks cannot be bought from yet."""
-    if not answer["ok"]:
-        return ExitCode.UNREACHABLE if answer["error"] == "UNAVAILABLE" else ExitCode.WRONG_USE
-    return ExitCode.ALL_WELL if answer.get("loaded", True) else ExitCode.NO_VERDICT
+def _show_change(done: str) -> Callable[[Answer], None]:
+    def show(answer: Answer) -> None:
+        text = f"SKU {answer['skuId']} {done.format_map(answer)}"
+        if not answer.get("loaded", True):
+            text += ", but Redis has not loaded it yet; the same command tries again"
+        print(text)
+
+    return show
 
 
-def _show_opened(answer: Mapping[str, Any]) -> None:
-    if answer["loaded"]:
-        print(f"SKU {answer['skuId']} is on offer")
-    else:
-        print(f"SKU {answer['skuId']} is on offer, but Redis has not loaded it yet; the same command tries again")
-
-
-def _show_status(answer: Mapping[str, Any]) -> None:
+def _show_status(answer: Answer) -> None:
     ledger, redis = answer["ledger"], answer["redis"]
     if redis is None:
         copy = "no whole copy, or not reachable"
@@ -99,11 +112,20 @@ def _show_status(answer: Mapping[str, Any]) -> None:
         print(f"{name:15} {value}")
 
 
-def _show_list(answer: Mapping[str, Any]) -> None:
+def _show_list(answer: Answer) -> None:
     print(f"{'SKU':>19}  {'state':8}  {'remaining':>10}  {'total':>10}  opens at")
     for sale in answer["sales"]:
         opens_at = sale["opensAt"] or "at once"
         print(f"{sale['skuId']:>19}  {sale['state']:8}  {sale['remaining']:>10}  {sale['total']:>10}  {opens_at}")
 
 
-SHOW = {"open": _show_opened, "status": _show_status, "list": _show_list}
+SHOW: dict[str, Callable[[Answer], None]] = {
+    "open": _show_change("is on offer"),
+    "top-up": _show_change("has {units} more units by {operationId}"),
+    "close": _show_change("is closed"),
+    "reopen": _show_change("is open again"),
+    "archive": _show_change("is archived"),
+    "rebuild": _show_change("is rebuilt"),
+    "status": _show_status,
+    "list": _show_list,
+}

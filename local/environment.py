@@ -16,7 +16,15 @@ REGION = "us-east-1"
 INHERITED = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "PYTHONPATH")
 
 
-def function_environment(*, database_url: str, redis_url: str, aws_endpoint_url: str, queues: Queues) -> dict[str, str]:
+def function_environment(
+    *,
+    database_url: str,
+    redis_url: str,
+    aws_endpoint_url: str,
+    queues: Queues,
+    stale_after_seconds: int,
+    landing_attempts: int,
+) -> dict[str, str]:
     """What a function finds in its environment: the names it has on AWS, and credentials that are none."""
     return {
         "DATABASE_URL": database_url,
@@ -24,6 +32,8 @@ def function_environment(*, database_url: str, redis_url: str, aws_endpoint_url:
         "LANDING_QUEUE_URL": queues.landing_url,
         "LANDING_DLQ_URL": queues.landing_dlq_url,
         "RECONCILE_QUEUE_URL": queues.reconcile_url,
+        "STALE_AFTER_SECONDS": str(stale_after_seconds),
+        "LANDING_ATTEMPTS": str(landing_attempts),
         "AWS_ENDPOINT_URL": aws_endpoint_url,
         "AWS_REGION": REGION,
         "AWS_DEFAULT_REGION": REGION,

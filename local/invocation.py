@@ -7,6 +7,7 @@ The answer goes into a file, since a handler's logs and metrics go to standard o
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from local.container import end_process_when, load_container, parent_gone
+from local.container import end_process_when, function_name, load_container, parent_gone
 from local.environment import REGION, process_environment
 from local.state import CHECKOUT
 
@@ -27,8 +28,13 @@ class InvocationError(Exception):
     """The function raised or did not answer in time; the message ends with what it wrote."""
 
 
-def invoke(handler: str, event: Mapping[str, Any], environment: Mapping[str, str]) -> Any:
-    """The answer of `handler` to `event`, with the function's `environment`. Raises InvocationError."""
+def invoke(
+    handler: str, event: Mapping[str, Any], environment: Mapping[str, str], *, log_directory: Path | None = None
+) -> Any:
+    """The answer of `handler` to `event`, with the function's `environment`. Raises InvocationError.
+
+    What it logs is appended to the function's own file in `log_directory`.
+    """
     with tempfile.TemporaryDirectory(prefix="seckill-") as directory:
         answer = Path(directory, "answer.json")
         command = [sys.executable, "-m", "local.invocation", handler, str(answer)]
@@ -46,9 +52,17 @@ def invoke(handler: str, event: Mapping[str, Any], environment: Mapping[str, str
             )
         except subprocess.TimeoutExpired as error:
             raise InvocationError(f"{handler} did not answer within {TIMEOUT_SECONDS:.0f} s") from error
+        if log_directory:
+            _append(log_directory / f"{function_name(handler)}.log", done.stdout)
         if done.returncode != 0 or not answer.exists():
             raise InvocationError(f"{handler} failed:\n{done.stdout}")
         return json.loads(answer.read_text())
+
+
+def _append(log: Path, text: str) -> None:
+    # The directory goes with the stack, which may have ended meanwhile.
+    with contextlib.suppress(FileNotFoundError), log.open("a") as file:
+        file.write(text)
 
 
 def main() -> None:

@@ -2,37 +2,27 @@
 
     python -m local.poller --queue-url URL --handler functions.land_order.handler.lambda_handler ...
 
-The program starts `concurrency` containers, each a process that polls for itself and handles one batch at a
-time; that is the event source's maximum concurrency. A container that dies, or overruns its time-out and is
-ended for it, is replaced; its batch comes back after the queue's visibility time-out, since nobody deleted
-it. Failed messages come back the same way, and SQS itself moves a message to the dead-letter queue after the
-queue's maxReceiveCount.
+The program keeps `concurrency` containers, each a process that polls for itself and handles one batch at a
+time; that is the event source's maximum concurrency. The batch of a container that dies comes back after the
+queue's visibility time-out, since nobody deleted it. Failed messages come back the same way, and SQS itself
+moves a message to the dead-letter queue after the queue's maxReceiveCount.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import logging
-import multiprocessing
-import multiprocessing.connection
-import sys
 import time
 from dataclasses import dataclass
-from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from local.container import (
-    READY,
-    Container,
-    end_process_when,
-    load_container,
-    log_to_stderr,
-    parent_gone,
-)
+from local.container import Container, log_to_stderr
+from local.containers import Function, keep_containers
 from local.sqs_events import WholeBatchFailedError, failed_message_ids, to_event
 
 if TYPE_CHECKING:
@@ -50,9 +40,6 @@ LONG_POLL_SECONDS = 1
 # reached.
 GATHER_PAUSE_SECONDS = 0.05
 UNREACHABLE_PAUSE_SECONDS = 1.0
-# A container that dies again and again is replaced no more often than this.
-RESTART_INTERVAL_SECONDS = 1.0
-EXIT_CANNOT_LOAD = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,17 +143,9 @@ class BatchPoller:
                 logger.warning("not deleted, they will come again: %s", answer["Failed"])
 
 
-def run_container(source: EventSource) -> None:
-    """A container's life: load the handler, then poll until the process is ended."""
-    try:
-        container = load_container(source.handler, region=source.region, timeout_seconds=source.timeout_seconds)
-    except Exception:
-        # Whatever stopped it from loading will stop the next one, too: starting it again would help nobody.
-        logger.exception("%s cannot be loaded", source.handler)
-        sys.exit(EXIT_CANNOT_LOAD)
-    end_process_when(parent_gone(), container.is_overdue)
+def poll_for_ever(source: EventSource, container: Container) -> NoReturn:
+    """A container's life: poll until the process is ended."""
     poller = BatchPoller(source, container, source.client())
-    logger.info(READY)
     while True:
         try:
             poller.poll_once()
@@ -175,29 +154,6 @@ def run_container(source: EventSource) -> None:
             # time-out.
             logger.exception("SQS did not answer")
             time.sleep(UNREACHABLE_PAUSE_SECONDS)
-
-
-def run_containers(source: EventSource, concurrency: int) -> None:
-    """Keep `concurrency` containers running until this process is ended."""
-    # Nothing but this loop runs here, so a fork copies no thread and no connection.
-    processes = multiprocessing.get_context("fork")
-
-    def start() -> BaseProcess:
-        process = processes.Process(target=run_container, args=(source,))
-        process.start()
-        return process
-
-    running = [start() for _ in range(concurrency)]
-    while True:
-        multiprocessing.connection.wait([process.sentinel for process in running])
-        time.sleep(RESTART_INTERVAL_SECONDS)
-        for process in [process for process in running if not process.is_alive()]:
-            if process.exitcode == EXIT_CANNOT_LOAD:
-                sys.exit(f"{source.handler} cannot be loaded")
-            logger.warning("container %s ended with status %s, starting another", process.pid, process.exitcode)
-            running.remove(process)
-            process.close()
-            running.append(start())
 
 
 def main() -> None:
@@ -215,7 +171,9 @@ def main() -> None:
     arguments = vars(parser.parse_args())
     concurrency = arguments.pop("concurrency")
     log_to_stderr()
-    run_containers(EventSource(**arguments), concurrency)
+    source = EventSource(**arguments)
+    function = Function(handler=source.handler, region=source.region, timeout_seconds=source.timeout_seconds)
+    keep_containers(function, concurrency, functools.partial(poll_for_ever, source))
 
 
 if __name__ == "__main__":

@@ -1,69 +1,32 @@
-"""The local stack: the functions as on AWS, with a front, a poller and queues around them."""
+"""The local stack: the functions as on AWS, with a front, pollers, a schedule and queues around them."""
 
 from __future__ import annotations
 
 import contextlib
-import http.client
 import secrets
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
 
-from local.container import READY
-from local.environment import REGION, function_environment, process_environment
+from local.environment import REGION, function_environment
 from local.invocation import invoke
+from local.programs import RECONCILE, Programs, StackError
 from local.queues import Queues, created_queues
-from local.servers import Servers, SupervisedProcess, free_port, temporary_directory, wait_until
-from local.state import CHECKOUT
+from local.servers import Servers, SupervisedProcess, free_port, temporary_directory
+from local.stack_options import StackOptions
+from local.state import StackState
 from local.tokens import mint_token
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
+__all__ = ["RECONCILE", "SALE_ADMIN", "Stack", "StackError", "StackOptions", "running_stack"]
+
 SALE_ADMIN = "functions.sale_admin.handler.lambda_handler"
-# Lambda's own limit for the reserve function; the function answers within 3 s, this only must not come first.
-RESERVE_TIMEOUT_SECONDS = 5.0
-# Lambda's own limit for land_order, cut to what a short visibility time-out leaves.
-LAND_ORDER_TIMEOUT_SECONDS = 10.0
-# Loading a handler takes half a second; ten containers on a busy two-core machine take longest.
-START_TIMEOUT_SECONDS = 60.0
-
-
-class StackError(Exception):
-    """The stack cannot be started; one line for a person."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StackOptions:
-    """How a stack is laid out. Times are in seconds."""
-
-    workers: int = 4
-    """Containers of reserve behind the gateway, each serving one call at a time."""
-    port: int | None = None
-    """The gateway's; None takes a free one."""
-    poller_concurrency: int = 2
-    """Containers of land_order."""
-    batch_size: int = 100
-    batch_window_seconds: float = 0.2
-    visibility_seconds: int = 30
-    """Of the landing queue. A failed message comes back that long after it was received."""
-    max_receive_count: int = 5
-    """A message that was received so often without being deleted moves to the dead-letter queue."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Laid over the environment of all functions."""
-    reserve_environment: Mapping[str, str] = field(default_factory=dict)
-    """Laid over reserve's, last."""
-    land_order_environment: Mapping[str, str] = field(default_factory=dict)
-    """Laid over land_order's, last."""
-    reserve_handler: str = "functions.reserve.handler.lambda_handler"
-    land_order_handler: str = "functions.land_order.handler.lambda_handler"
-    migrate: bool = True
-    """Whether sale_admin brings the database's schema up to date before anything else starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +40,30 @@ class Stack:
     options: StackOptions
     token_secret: str
     log_directory: Path
-    """Holds gateway.log and poller.log while the stack runs."""
+    """Holds the functions' logs while the stack runs, a file for each program and one for sale_admin."""
     gateway: SupervisedProcess
     poller: SupervisedProcess
+    """Lands what the landing queue brings."""
+    scheduler: SupervisedProcess | None
+    """Runs the passes of reconcile; None without reconcile."""
+    rebuild_poller: SupervisedProcess | None
+    """Runs the rebuilds that the reconcile queue asks for; None without reconcile."""
+
+    @property
+    def programs(self) -> list[SupervisedProcess]:
+        """All that must stay alive."""
+        programs = (self.gateway, self.poller, self.scheduler, self.rebuild_poller)
+        return [program for program in programs if program]
+
+    @property
+    def state(self) -> StackState:
+        """What other programs need to know."""
+        return StackState(
+            base_url=self.base_url,
+            environment=self.environment,
+            token_secret=self.token_secret,
+            log_directory=str(self.log_directory),
+        )
 
     def token(self, user: str, *, valid_seconds: int = 3600) -> str:
         """A token for "Authorization: Bearer ..." that makes the caller `user`."""
@@ -87,7 +71,7 @@ class Stack:
 
     def sale_admin(self, event: Mapping[str, Any]) -> Any:
         """The answer of the sale_admin function to `event`. Raises InvocationError."""
-        return invoke(SALE_ADMIN, event, self.environment)
+        return invoke(SALE_ADMIN, event, self.environment, log_directory=self.log_directory)
 
 
 @contextlib.contextmanager
@@ -97,43 +81,47 @@ def running_stack(servers: Servers, options: StackOptions | None = None) -> Iter
     Raises StackError or InvocationError when a part of it cannot be started.
     """
     options = options or StackOptions()
-    client = boto3.client(
-        "sqs",
-        endpoint_url=servers.aws_endpoint_url,
-        region_name=REGION,
-        aws_access_key_id="local",
-        aws_secret_access_key="local",  # noqa: S106 - moto wants some, and checks none
-        config=Config(proxies={}),  # a proxy that the shell names is not for this machine
-    )
     with contextlib.ExitStack() as ending:
         directory = ending.enter_context(temporary_directory())
-        queues = ending.enter_context(_queues(client, options))
-        environment = function_environment(
-            database_url=servers.database_url,
-            redis_url=servers.redis_url,
-            aws_endpoint_url=servers.aws_endpoint_url,
-            queues=queues,
-        ) | dict(options.environment)
+        queues = ending.enter_context(_queues(servers.aws_endpoint_url, options))
+        environment = _environment(servers, queues, options)
         if options.migrate:
             _migrate(environment)
+        programs = Programs(
+            options=options,
+            ending=ending,
+            directory=directory,
+            queues=queues,
+            environment=environment,
+            aws_endpoint_url=servers.aws_endpoint_url,
+        )
         port = options.port or free_port()
         token_secret = secrets.token_hex(32)
-        poller = _start_poller(directory, queues, environment, options, servers.aws_endpoint_url)
-        ending.callback(poller.terminate)
-        gateway = _start_gateway(directory, port, token_secret, environment, options)
-        ending.callback(gateway.terminate)
-        _await_ready(gateway, options.workers, port)
-        _await_ready(poller, options.poller_concurrency)
-        yield Stack(
+        stack = Stack(
             base_url=f"http://127.0.0.1:{port}",
             environment=environment,
             queues=queues,
             options=options,
             token_secret=token_secret,
             log_directory=directory,
-            gateway=gateway,
-            poller=poller,
+            poller=programs.start_poller(),
+            rebuild_poller=programs.start_rebuild_poller() if options.reconcile else None,
+            scheduler=programs.start_scheduler() if options.reconcile else None,
+            gateway=programs.start_gateway(port, token_secret),
         )
+        programs.await_ready()
+        yield stack
+
+
+def _environment(servers: Servers, queues: Queues, options: StackOptions) -> dict[str, str]:
+    return function_environment(
+        database_url=servers.database_url,
+        redis_url=servers.redis_url,
+        aws_endpoint_url=servers.aws_endpoint_url,
+        queues=queues,
+        stale_after_seconds=options.stale_after_seconds,
+        landing_attempts=options.landing_attempts,
+    ) | dict(options.environment)
 
 
 def _migrate(environment: Mapping[str, str]) -> None:
@@ -142,7 +130,15 @@ def _migrate(environment: Mapping[str, str]) -> None:
         raise StackError(f"the database cannot be migrated: {answer['error']}, {answer['detail']}")
 
 
-def _queues(client: SQSClient, options: StackOptions) -> contextlib.AbstractContextManager[Queues]:
+def _queues(aws_endpoint_url: str, options: StackOptions) -> contextlib.AbstractContextManager[Queues]:
+    client: SQSClient = boto3.client(
+        "sqs",
+        endpoint_url=aws_endpoint_url,
+        region_name=REGION,
+        aws_access_key_id="local",
+        aws_secret_access_key="local",  # noqa: S106 - moto wants some, and checks none
+        config=Config(proxies={}),  # a proxy that the shell names is not for this machine
+    )
     # Stacks may share a moto server, so each has names of its own.
     return created_queues(
         client,
@@ -150,69 +146,3 @@ def _queues(client: SQSClient, options: StackOptions) -> contextlib.AbstractCont
         visibility_seconds=options.visibility_seconds,
         max_receive_count=options.max_receive_count,
     )
-
-
-def _start_gateway(
-    directory: Path, port: int, token_secret: str, environment: dict[str, str], options: StackOptions
-) -> SupervisedProcess:
-    flags = {
-        "--port": port,
-        "--workers": options.workers,
-        "--handler": options.reserve_handler,
-        "--token-secret": token_secret,
-        "--region": REGION,
-        "--timeout-seconds": RESERVE_TIMEOUT_SECONDS,
-    }
-    return _start("gateway", flags, directory, environment | dict(options.reserve_environment))
-
-
-def _start_poller(
-    directory: Path, queues: Queues, environment: dict[str, str], options: StackOptions, endpoint_url: str
-) -> SupervisedProcess:
-    flags = {
-        "--queue-url": queues.landing_url,
-        "--queue-arn": queues.landing_arn,
-        "--endpoint-url": endpoint_url,
-        "--handler": options.land_order_handler,
-        "--concurrency": options.poller_concurrency,
-        "--batch-size": options.batch_size,
-        "--window-seconds": options.batch_window_seconds,
-        "--timeout-seconds": min(LAND_ORDER_TIMEOUT_SECONDS, options.visibility_seconds - options.batch_window_seconds),
-        "--visibility-seconds": options.visibility_seconds,
-    }
-    return _start("poller", flags, directory, environment | dict(options.land_order_environment))
-
-
-def _start(
-    name: str, flags: Mapping[str, object], directory: Path, environment: Mapping[str, str]
-) -> SupervisedProcess:
-    command = [sys.executable, "-m", f"local.{name}"]
-    for flag, value in flags.items():
-        command += [flag, str(value)]
-    log = directory / f"{name}.log"
-    return SupervisedProcess(command, log=log, env=process_environment(environment), cwd=CHECKOUT)
-
-
-def _await_ready(process: SupervisedProcess, containers: int, port: int | None = None) -> None:
-    """Returns when all containers have loaded their handler and the port, if there is one, answers."""
-
-    def ready() -> bool:
-        loaded = process.log.read_text(errors="replace").count(READY) >= containers
-        return loaded and (port is None or _answers(port))
-
-    in_time = wait_until(lambda: not process.alive or ready(), START_TIMEOUT_SECONDS)
-    if not in_time or not process.alive:
-        problem = "ended at once" if in_time else f"was not ready within {START_TIMEOUT_SECONDS:.0f} s"
-        raise StackError(f"the local {process.log.stem} {problem}: {process.last_words()}")
-
-
-def _answers(port: int) -> bool:
-    """Whether a gateway answers on `port`: API Gateway's request id is on everything it says."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
-    try:
-        connection.request("GET", "/")
-        return connection.getresponse().getheader("apigw-requestid") is not None
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()

@@ -30,6 +30,7 @@ class StackState:
     base_url: str
     environment: dict[str, str]
     token_secret: str
+    log_directory: str
 
 
 @contextlib.contextmanager

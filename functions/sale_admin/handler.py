@@ -5,7 +5,7 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from functions.sale_admin import repairs, sales
+from functions.sale_admin import repairs, sales, timelines
 from functions.sale_admin.arguments import Refusal
 from functions.sale_admin.settings import Settings
 from functions.sale_admin.stores import Stores, make_stores
@@ -33,6 +33,7 @@ ACTIONS = {
     "audit": repairs.run_audit,
     "resolve": repairs.run_resolve,
     "dead_letters": repairs.run_dead_letters,
+    "timeline": timelines.run_timeline,
 }
 
 logger = Logger(service="sale_admin")

@@ -10,8 +10,9 @@ import pytest
 import uuid6
 
 from local.servers import Servers
-from seckill.adapters.mysql import Database
+from seckill.adapters.mysql import Database, Row
 from seckill.adapters.redis import Redis, Won
+from seckill.adapters.sqs import Queues
 from seckill.domain.answer import Answer, Refusal, Refused, Reserved
 from seckill.domain.deadline import Deadline
 from seckill.domain.reservation import Deduction, Reservation, Status
@@ -429,16 +430,31 @@ def test_a_closed_sale_abandons_what_it_cannot_promise(
 # -- while others hold the sale's row -------------------------------------------------------------------------------
 
 
+class ListeningDatabase(Database):
+    """Remembers which statements were asked for."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.asked: list[str] = []
+
+    def rows(self, statement: str, *arguments: Any, **named: Any) -> list[Row]:
+        self.asked.append(statement)
+        return super().rows(statement, *arguments, **named)
+
+
 def test_behind_a_held_sale_row_there_is_no_time_to_abandon_and_asking_again_gets_the_key(
-    sales: Sales, reserve: Reserve, copy_of: CopyOf, ledger_of: LedgerOf
+    servers: Servers, sales: Sales, redis: Redis, queues: Queues, copy_of: CopyOf, ledger_of: LedgerOf
 ) -> None:
     sku_id = sales.open(total=1)
+    database = ListeningDatabase(servers.database_url)
+    reserve = Reserve(redis, database, queues, uncounted)
     with ledger_of(sku_id).locked("SELECT * FROM seckill_sale WHERE sku_id = %(sku)s FOR UPDATE"):
         waited = Deadline(seconds=3)
         answer = reserve(sku_id, "alice")
         assert waited.left() > 0, "every answer comes within 3 s"
         assert isinstance(answer, Refused)
         assert answer.refusal in (Refusal.UNAVAILABLE, Refusal.OUTCOME_UNKNOWN)
+        assert "abandon.lock_sale" not in database.asked, "it is left to the sweeper"
     assert list(copy_of(sku_id).holds()) == [answer.key], "nothing was given back"
     assert promised(reserve(sku_id, "alice")).key == answer.key
     assert ledger_of(sku_id).statuses() == {answer.key: 1}

@@ -3,19 +3,20 @@
 import json
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from functions.land_order.handler import lambda_handler
-from local.servers import RedisServer, Servers
+from local.servers import RedisServer, Servers, wait_until
 from seckill.adapters.mysql import Database, DatabaseError
 from seckill.adapters.redis import Redis
 from seckill.domain.answer import Reserved
 from seckill.domain.deadline import Deadline
 from seckill.protocol.land import Landing, land
 from seckill.protocol.reserve import Reserve
-from tests.books import read_books
+from tests.books import connect, read_books
 from tests.containers import context, land_container, new_containers
 from tests.crowd import at_once
 from tests.ledger import Ledger
@@ -309,6 +310,29 @@ def test_while_the_hot_row_is_held_nothing_is_half_committed_and_afterwards_all_
         assert (books.ordered, books.landed, books.reserved, books.remaining) == (0, 0, 3, 10)
     assert land(database, redis, keys + elsewhere, uncounted) == dict.fromkeys(keys + elsewhere, Landing.LANDED)
     assert (orders(ledger), ledger.remaining()) == (Counter(keys), 7)
+    database.close()
+
+
+def test_a_roll_back_that_commits_while_a_landing_waits_for_the_row_leaves_no_order(
+    servers: Servers, sales: Sales, reserve: Reserve, ledger_of: LedgerOf
+) -> None:
+    """Rows are locked before they are judged: what was read at 1 would otherwise be 3 when its order is written."""
+    sku_id = sales.open(total=5)
+    (key,) = reserved(reserve, sku_id, "alice")
+    ledger = ledger_of(sku_id)
+    database, redis = land_container(servers)
+    with connect(servers.database_url) as session, session.cursor() as cursor, ThreadPoolExecutor(1) as pool:
+        cursor.execute("START TRANSACTION")
+        cursor.execute("UPDATE seckill_sale SET cap = cap + 1 WHERE sku_id = %s", (sku_id,))
+        cursor.execute("UPDATE seckill_pre_deduct SET status = 3 WHERE pre_deduct_key = %s", (key,))
+        landing = pool.submit(land, database, redis, [key], uncounted)
+        waits = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE %(like)s"
+        wait_until(lambda: bool(ledger.select(waits, like=f"%{key}%")) or landing.done(), timeout_s=5)
+        cursor.execute("COMMIT")
+        # On a slow machine its lock wait may end first; then it only comes again.
+        assert landing.result()[key] in (Landing.ROLLED_BACK, Landing.FAILED)
+    assert land(database, redis, [key], uncounted) == {key: Landing.ROLLED_BACK}
+    assert (orders(ledger), ledger.remaining()) == (Counter(), 5)
     database.close()
 
 

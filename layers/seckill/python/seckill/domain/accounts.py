@@ -93,13 +93,12 @@ def soft_equations(books: LedgerAccounts, soft: SoftTerms) -> list[Equation]:
     ]  # fmt: skip
 
 
-def gap(books: LedgerAccounts, soft: list[Equation]) -> int:
-    """Units for which somebody's account is open: stale, unlike, unexplained (docs/protocol.md 1)."""
-    unexplained = sum(abs(equation.difference) for equation in soft if equation.name == "I3")
-    return (
-        books.stale
-        + books.landed_without_order
-        + books.orders_without_landed
-        + books.rolled_back_without_notice
-        + unexplained
-    )
+def gap_terms(books: LedgerAccounts, soft: list[Equation]) -> dict[str, int]:
+    """Units for which somebody's account is open, by why; their sum is the gap (docs/protocol.md 1)."""
+    return {
+        "stale": books.stale,
+        "landed without order": books.landed_without_order,
+        "orders without landed": books.orders_without_landed,
+        "rolled back without notice": books.rolled_back_without_notice,
+        "difference in I3": sum(abs(equation.difference) for equation in soft if equation.name == "I3"),
+    }

@@ -5,7 +5,7 @@ from typing import Any
 
 from seckill.adapters.mysql import Database, Row
 from seckill.adapters.redis import Redis, RedisError, Snapshot
-from seckill.domain.accounts import Equation, LedgerAccounts, SoftTerms, gap, hard_equations, soft_equations
+from seckill.domain.accounts import Equation, LedgerAccounts, SoftTerms, gap_terms, hard_equations, soft_equations
 from seckill.domain.reservation import Status
 from seckill.domain.sale import LARGEST_EXACT_INTEGER
 from seckill.protocol.ledger import text
@@ -32,7 +32,12 @@ class Audit:
     @property
     def gap(self) -> int:
         """Units whose account is open (docs/protocol.md 1)."""
-        return gap(self.books, self.equations)
+        return sum(self.gap_terms.values())
+
+    @property
+    def gap_terms(self) -> dict[str, int]:
+        """The gap's parts, in units."""
+        return gap_terms(self.books, self.equations)
 
     @property
     def drift(self) -> int:
@@ -71,6 +76,7 @@ class Audit:
             "oldestPendingSeconds": self.oldest_pending_seconds,
             "noticesPending": self.notices_pending,
             "gap": self.gap,
+            "gapTerms": " + ".join(f"{why} {units}" for why, units in self.gap_terms.items()),
             "drift": self.drift,
             "driftConfirmed": self.drift_confirmed,
             "equations": [str(equation) for equation in self.equations],
