@@ -144,7 +144,8 @@ def _opening_words(parameters: Parameters, described: dict[str, object]) -> str:
         f"seckill drill: {parameters.users:,} shoppers, {parameters.units} units, ramp {parameters.ramp_seconds:g} s, "
         f"storm {parameters.storm_seconds:g} s, faults {faults}, seed {parameters.seed}\n"
         f"  {described['reserveContainers']} reserve containers, lock wait {described['lockWaitSeconds']} s, "
-        f"visibility {described['visibilitySeconds']} s; all of it on this machine\n"
+        f"visibility {described['visibilitySeconds']} s, reconcile every {described['reconcileSeconds']} s, "
+        f"stale after {described['staleAfterSeconds']} s; all of it on this machine\n"
     )
 
 

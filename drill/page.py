@@ -56,7 +56,7 @@ def _figures(outcomes: list[Outcome]) -> str:
         verdict = outcome.verdict
         words = f"of {verdict.promised} promised units lost"
         if verdict.pending:
-            words += f"; {len(verdict.pending)} more pending at status 1, which only reconcile may clear"
+            words += f"; {len(verdict.pending)} more still pending at status 1"
         boxes.append(
             f'<div class="figure {outcome.design.column}"><b>{len(verdict.lost)}</b>{words}'
             f"<br><span class=soft>{COLUMN_TITLES[outcome.design.column]}</span></div>"
@@ -111,8 +111,8 @@ def _faults(outcomes: list[Outcome]) -> str:
         head += [f"{outcome.design.column}: sends hit", "units lost"]
     return (
         "<h2>What each fault did</h2><p>The same sends, by the order in which they reached the queue, are hit in both "
-        "runs. A unit counts as lost when its promised key has neither an order nor a notice, and as pending when only "
-        f"reconcile may land it.</p>{_table(head, rows)}"
+        "runs. A unit counts as lost when its promised key has neither an order nor a notice, and as pending when it "
+        f"is still at status 1 at the end.</p>{_table(head, rows)}"
     )
 
 

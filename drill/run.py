@@ -32,8 +32,12 @@ from local.stack import Stack, StackOptions, running_stack
 # Reserve containers behind the front, in both designs: two per core of the smallest machine it is meant for.
 WORKERS = 4
 VISIBILITY_SECONDS = 5
+# Shorter than production's 30 s and 2 minutes, so that a drill is over in a minute; above fault B's lateness, so that
+# late messages meet land_order and not rows that reconcile has landed before.
+RECONCILE_SECONDS = 3
+STALE_AFTER_SECONDS = 15
 INCIDENT_SCHEMA = Path(__file__).parent / "incident" / "schema.sql"
-# Five receives, five seconds apart, and the move to the dead-letter queue, with room.
+# Five receives, five seconds apart, the move to the dead-letter queue and a few reconcile passes, with room.
 QUIET_DEADLINE_SECONDS = 45.0
 # So many readings in a row must say that nothing moves.
 QUIET_READINGS = 3
@@ -141,6 +145,7 @@ def _incident_stack(servers: Servers, parameters: Parameters, queue_url: str) ->
         reserve_handler="drill.incident.front.lambda_handler",
         land_order_handler="drill.incident.consumer.lambda_handler",
         migrate=False,
+        reconcile=False,  # the incident had none
     )
     with running_stack(servers, options) as stack:
         yield stack
@@ -152,6 +157,8 @@ def _product_stack(servers: Servers, parameters: Parameters, queue_url: str) -> 
     options = StackOptions(
         workers=WORKERS,
         visibility_seconds=VISIBILITY_SECONDS,
+        reconcile_seconds=RECONCILE_SECONDS,
+        stale_after_seconds=STALE_AFTER_SECONDS,
         reserve_environment={"AWS_ENDPOINT_URL": queue_url},
     )
     with running_stack(servers, options) as stack:
@@ -202,7 +209,7 @@ def run_design(
         quiet_at = _wait_until_quiet(sampler)
         return Outcome(
             design=stage.design,
-            verdict=check(stage.design, stage.places, parameters.units, answers, stage.proxy.delivered_keys),
+            verdict=check(stage.design, stage.places, parameters.units, answers),
             answers=answers,
             samples=[(sample.at - storm.opened_at, sample) for sample in sampler.samples],
             moments=[dataclasses.replace(moment, at=moment.at - storm.opened_at) for moment in director.moments],
@@ -232,7 +239,10 @@ def _storm(
 
 
 def _wait_until_quiet(sampler: Sampler) -> float:
-    """Until the landing queue is empty and the accounts stand still; after the deadline the check says what is left."""
+    """Until the landing queue is empty, nothing is reserved and the accounts stand still.
+
+    After the deadline the check says what is left.
+    """
     deadline = time.monotonic() + QUIET_DEADLINE_SECONDS
     still, last = 0, sampler.latest
     while still < QUIET_READINGS and time.monotonic() < deadline:
@@ -240,7 +250,7 @@ def _wait_until_quiet(sampler: Sampler) -> float:
         if sample is None:
             break
         moved = dataclasses.replace(sample, at=last.at) != last
-        still = 0 if moved or sample.queue_depth else still + 1
+        still = 0 if moved or sample.queue_depth or sample.reserved else still + 1
         last = sample
     return last.at
 
@@ -260,4 +270,6 @@ def describe(parameters: Parameters) -> dict[str, Any]:
         "hotRowHeldSeconds": HOLD_SECONDS,
         "lateMessageSeconds": LATE_SECONDS,
         "incidentConsumers": CONSUMERS,
+        "reconcileSeconds": RECONCILE_SECONDS,
+        "staleAfterSeconds": STALE_AFTER_SECONDS,
     }

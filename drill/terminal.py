@@ -95,7 +95,7 @@ def _verdict(outcome: Outcome) -> str:
     if verdict.balances:
         words.append("the books balance")
     if verdict.pending:
-        words.append(f"{_counted(len(verdict.pending), 'promised unit')} pending at status 1, for reconcile to clear")
+        words.append(f"{_counted(len(verdict.pending), 'promised unit')} still pending at status 1")
     if verdict.users_promised_twice:
         words.append(f"{_counted(verdict.users_promised_twice, 'user')} promised more than one unit")
     return f"  {outcome.design.column}, {outcome.design.title}: {'; '.join(words)}"

@@ -66,7 +66,6 @@ class QueueProxy:
         self._held: list[HeldMessage] = []
         self._stopping = threading.Event()
         self.hit_sends: list[HitSend] = []
-        self.delivered_keys: set[str] = set()  # reservations of which the queue has accepted a message
         # When the last unit's message was sent (monotonic seconds); None before. Whatever is in the queue then is all.
         self.all_sent_at: float | None = None
         self._server = _Server(("127.0.0.1", 0), type("Handler", (_ProxyHandler,), {"owner": self}))
@@ -101,14 +100,9 @@ class QueueProxy:
         try:
             connection.request("POST", path, body, headers)
             answer = connection.getresponse()
-            reply = (answer.status, answer.getheaders(), answer.read())
+            return (answer.status, answer.getheaders(), answer.read())
         finally:
             connection.close()
-        key = reservation_key(headers.get("X-Amz-Target"), body)
-        if key is not None and reply[0] == HTTPStatus.OK:
-            with self._lock:
-                self.delivered_keys.add(key)
-        return reply
 
     def hit(self, key: str | None) -> Hit | None:
         """Does the plan name the send of this reservation? Only its first one counts."""

@@ -74,8 +74,8 @@ def test_the_faults_cost_the_incident_design_units_and_this_product_none(
 
     assert after["lost"] == after["oversold"] == after["deadLetters"] == after["queueDepth"] == 0
     assert after["findings"] == []
-    assert after["gap"] == after["pending"] == after["ledger"]["reserved"]
-    assert after["orders"] == after["ledger"]["landed"] == 20 - after["pending"]
+    assert after["gap"] == after["pending"] == after["ledger"]["reserved"] == after["databaseStock"] == 0
+    assert after["orders"] == after["ledger"]["landed"] == 20
 
     for account in (before, after):
         assert account.keys() >= ACCOUNT_NAMES

@@ -101,7 +101,6 @@ def test_a_lost_send_times_out_and_never_arrives(queue_url: str, arrived: list[s
         assert arrived == []
         send(proxy, {"preDeductKey": "k2"})
         assert arrived == ['{"preDeductKey": "k2"}']
-        assert proxy.delivered_keys == {"k2"}
 
 
 def test_a_send_delivered_all_the_same_times_out_and_has_arrived(queue_url: str, arrived: list[str]) -> None:
@@ -109,7 +108,6 @@ def test_a_send_delivered_all_the_same_times_out_and_has_arrived(queue_url: str,
         with pytest.raises(BotoCoreError):
             send(proxy, {"preDeductKey": "k1"})
         assert arrived == ['{"preDeductKey": "k1"}']
-        assert proxy.delivered_keys == {"k1"}
 
 
 @pytest.mark.parametrize("hit", [Hit.LATE, Hit.HELD_ROW])
@@ -118,7 +116,7 @@ def test_a_late_message_is_accepted_at_once_and_arrives_when_let_through(
 ) -> None:
     with QueueProxy(queue_url, FaultPlan({0: hit}), units=1) as proxy:
         send(proxy, {"preDeductKey": "k1"})  # boto3 checks the answer's digest of the body
-        assert (arrived, proxy.delivered_keys) == ([], set())
+        assert arrived == []
         (message,) = proxy.held
         assert (message.key, message.hit) == ("k1", hit)
         proxy.deliver(message)

@@ -33,18 +33,25 @@ def rescue_dead_letters(
 ) -> Rescue:
     """Land what is at status 1, delete what is final, keep what the ledger does not know. Raises QueueError.
 
-    A letter is deleted only after the database said so. Unknown ones stay until a person discards them; the queue's
-    long visibility time-out keeps them from blocking the rest.
+    A letter is deleted only after the database said so. Unknown ones stay until a person discards them: they are given
+    back when all have been looked at; when there are more than one pass can see, the queue's long visibility time-out
+    keeps them from blocking the rest.
     """
     done = Rescue()
+    unknown: list[Letter] = []
     for _ in range(RECEIVES):
         received = letters.receive() if deadline.left() > RECEIVE_SECONDS else []
         if not received:
+            for letter in unknown:
+                letters.make_visible(letter)
             break
         keys = [parse_landing_message(letter.body).get("preDeductKey") for letter in received]
         landings = land(database, redis, (key for key in keys if key), count)
         for letter, key in zip(received, keys, strict=True):
-            _finish(letters, letter, landings.get(key, Landing.NO_ROW) if key else Landing.NO_ROW, done, count)
+            landing = landings.get(key, Landing.NO_ROW) if key else Landing.NO_ROW
+            if landing is Landing.NO_ROW:
+                unknown.append(letter)
+            _finish(letters, letter, landing, done, count)
         if done.database_away:
             break  # no use in taking more letters out
     return done
