@@ -66,6 +66,8 @@ def lambda_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 def _told(done: Pass) -> dict[str, Any]:
     publish_gauges(metrics, done)
     summary = summary_of(done)
+    for event in done.events:
+        logger.info(event.what, extra={"pre_deduct_key": event.key, "sku_id": event.sku_id})
     for body in done.rescue.unknown:
         logger.error("unknown dead letter", extra={"body": body})
     log = logger.error if summary["failed"] else logger.info

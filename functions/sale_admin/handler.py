@@ -55,6 +55,7 @@ def lambda_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
             "action": event.get("action"),
             "sku_id": event.get("skuId"),
             "pre_deduct_key": event.get("preDeductKey"),
+            "decision": event.get("decision"),
             "reason": event.get("reason"),
             "ok": answer["ok"],
         },

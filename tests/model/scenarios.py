@@ -136,5 +136,4 @@ FULL = (
     Scenario(THREE, rebuilds=1, corruptions=2, fail_overs=1),
     Scenario(THREE, ambiguous_inserts=1, roll_backs=1, rebuilds=1, corruptions=2),
     Scenario(THREE, rebuilds=2, top_ups=1, fail_overs=1),
-    Scenario(RETRY, ambiguous_inserts=1, roll_backs=1, rebuilds=2, fail_overs=1),
 )

@@ -8,6 +8,7 @@ from seckill.adapters.mysql import Database
 from seckill.adapters.redis import Redis
 from seckill.adapters.sqs import DeadLetters, Letter, QueueError
 from seckill.domain.deadline import Deadline
+from seckill.domain.event import Event
 from seckill.domain.landing_message import parse_landing_message
 from seckill.protocol.land import Landing, land
 
@@ -26,6 +27,7 @@ class Rescue:
     unknown: list[str] = field(default_factory=list)
     failed: int = 0
     database_away: bool = False
+    events: list[Event] = field(default_factory=list)
 
 
 def rescue_dead_letters(
@@ -51,6 +53,8 @@ def rescue_dead_letters(
             landing = landings.get(key, Landing.NO_ROW) if key else Landing.NO_ROW
             if landing is Landing.NO_ROW:
                 unknown.append(letter)
+            if key:
+                done.events.append(Event(key, None, f"dead letter: {landing.value}"))
             _finish(letters, letter, landing, done, count)
         if done.database_away:
             break  # no use in taking more letters out

@@ -1,11 +1,12 @@
 """Old holds: deductions that Redis still remembers after the stale age are finished by what the ledger says (6.2)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from seckill.adapters.mysql import Database
 from seckill.adapters.redis import Redis
 from seckill.domain.deadline import Deadline
+from seckill.domain.event import Event
 from seckill.domain.reservation import Deduction, Hold, Reservation, Status
 from seckill.protocol.abandon import Abandoned, abandon
 from seckill.protocol.ledger import text
@@ -23,6 +24,7 @@ class OldHolds:
     settled: int = 0
     failed: int = 0
     rebuild_needed: bool = False
+    events: list[Event] = field(default_factory=list)
 
 
 def sweep_old_holds(
@@ -57,10 +59,12 @@ def _finish(
     statuses = {text(row["pre_deduct_key"]): row["status"] for row in rows}
     landed = [hold.key for hold in holds if statuses.get(hold.key) == Status.LANDED]
     if landed:
+        done.events += [Event(key, sku_id, "old hold settled") for key in landed]
         done.settled += _counted(redis.settle(sku_id, landed), "HoldSettled", count)
     for hold in holds:
         status = statuses.get(hold.key)
         if status == Status.ROLLED_BACK:
+            done.events.append(Event(hold.key, sku_id, "old hold released"))
             done.released += _counted(redis.release(sku_id, hold.key, hold.user), "HoldReleased", count)
         elif status is None:
             _give_up(database, redis, sku_id, hold, done, count)
@@ -71,6 +75,8 @@ def _give_up(
 ) -> None:
     deduction = Deduction(hold.key, sku_id, hold.user, hold.epoch, hold.ticket, hold.quantity)
     verdict = abandon(database, redis, deduction)
+    what = "it has a row by now" if isinstance(verdict, Reservation) else verdict.value
+    done.events.append(Event(hold.key, sku_id, f"old hold without a row: {what}"))
     if verdict is Abandoned.TOMBSTONE:
         count("Abandoned")
         done.released += _counted(1, "HoldReleased", count)

@@ -9,6 +9,7 @@ from seckill.adapters.redis import Redis, RedisError
 from seckill.adapters.sns import NoticeError, NoticeTopic
 from seckill.adapters.sqs import DeadLetters, Depth, QueueError
 from seckill.domain.deadline import Deadline
+from seckill.domain.event import Event
 from seckill.protocol.audit import Audit, audit_sale
 from seckill.protocol.change_sale import Refused, close_sale
 from seckill.protocol.dead_letters import Rescue, rescue_dead_letters
@@ -35,6 +36,12 @@ class Pass:
     audits: list[Audit] = field(default_factory=list)
     landing_depth: Depth | None = None
     dead_letter_depth: Depth | None = None
+
+    @property
+    def events(self) -> list[Event]:
+        """What was done to single reservations, in order."""
+        return [*self.stale.events, *self.rescue.events, *(event for holds in self.holds for event in holds.events)]
+
     failed: list[str] = field(default_factory=list)
 
 

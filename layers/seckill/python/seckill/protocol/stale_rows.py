@@ -7,6 +7,7 @@ from datetime import datetime
 from seckill.adapters.mysql import Database, Row
 from seckill.adapters.redis import Redis
 from seckill.domain.deadline import Deadline
+from seckill.domain.event import Event
 from seckill.protocol.land import Landing, land
 from seckill.protocol.ledger import text
 from seckill.protocol.roll_back import RollBack, roll_back
@@ -29,6 +30,7 @@ class StaleRows:
     landed: int = 0
     rolled_back: int = 0
     failed: list[str] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
 
 
 def sweep_stale_rows(
@@ -67,11 +69,13 @@ def _work_off(
         count("StaleFound")
         if landing is Landing.LANDED:
             done.landed += 1
+            done.events.append(Event(key, skus[key], "stale row landed"))
             count("StaleLanded")
         elif landing is Landing.ROW_REFUSED and _one_failure_more(database, key) >= attempts:
             _take_back(database, redis, key, skus[key], done, count)
         elif not landing.finished:
             done.failed.append(key)
+            done.events.append(Event(key, skus[key], f"stale row not landed: {landing.value}"))
             if landing is not Landing.FAILED:  # a hiccup passes by itself
                 count("StuckReservation")
 
@@ -87,6 +91,7 @@ def _take_back(
     database: Database, redis: Redis, key: str, sku_id: int, done: StaleRows, count: Callable[[str], None]
 ) -> None:
     verdict = roll_back(database, redis, key, sku_id, LANDING_FAILED)
+    done.events.append(Event(key, sku_id, f"roll back: {verdict.value}"))
     if verdict is RollBack.ROLLED_BACK:
         done.rolled_back += 1
         count("RolledBack")
