@@ -4,6 +4,7 @@
 #   make test     all tests, two at a time; PYTEST="..." adds options, such as PYTEST="-k hot_row -x"
 #   make local    the whole stack on this machine, until Ctrl-C
 #   make check    lint, format, types, import rule
+#   make model    the protocol's model in full (half an hour, 1.7 GB); CI's size is part of make test
 #   make clean    back to a bare clone
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ FULL ?=
 PYTEST ?=
 JOBS ?= 2
 
-.PHONY: demo test local check clean set-up set-up-local
+.PHONY: demo test local check model clean set-up set-up-local
 
 demo: set-up-local
 	.venv/bin/seckill drill $(if $(FULL),--full)
@@ -27,6 +28,9 @@ check: set-up
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+
+model: set-up
+	.venv/bin/python -m tests.model.run --full
 
 # Everything in uv.lock.
 set-up:

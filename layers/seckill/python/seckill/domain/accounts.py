@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+# Equations that Redis can break; the others rest on MySQL alone.
+SOFT = ("I3", "I4", "I5")
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerAccounts:
@@ -24,7 +27,7 @@ class LedgerAccounts:
 
 @dataclass(frozen=True, slots=True)
 class SoftTerms:
-    """The terms of I3 and I4: Redis's snapshot, and MySQL's side without what was won after it (ticket t)."""
+    """The terms of I3, I4 and I5: Redis's snapshot, and MySQL's side without what was won after it (ticket t)."""
 
     stock: int
     ticket: int
@@ -32,6 +35,7 @@ class SoftTerms:
     held_rolled_back: int
     live_seen: int  # at status 1 and 2, without rows of this epoch above t
     rolled_back_later: int  # at status 3, of this epoch above t
+    highest_before: int  # the highest ticket of this epoch that had a row before the snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ def hard_equations(books: LedgerAccounts) -> list[Equation]:
 
 
 def soft_equations(books: LedgerAccounts, soft: SoftTerms) -> list[Equation]:
-    """I3 and I4: Redis's copy against MySQL, exact at any load."""
+    """I3, I4 and I5: Redis's copy against MySQL, exact at any load."""
     return [
         Equation(
             "I3", soft.stock + soft.held_without_row + soft.held_rolled_back, books.total - soft.live_seen,
@@ -89,6 +93,10 @@ def soft_equations(books: LedgerAccounts, soft: SoftTerms) -> list[Equation]:
             "I4", books.cap - soft.rolled_back_later - soft.ticket, soft.stock + soft.held_rolled_back,
             f"cap {books.cap} - rolled back later {soft.rolled_back_later} - ticket {soft.ticket}"
             f" = stock {soft.stock} + held rolled back {soft.held_rolled_back}",
+        ),
+        Equation(
+            "I5", max(0, soft.highest_before - soft.ticket), 0,
+            f"tickets with a row {soft.highest_before} beyond ticket {soft.ticket}",
         ),
     ]  # fmt: skip
 

@@ -5,7 +5,15 @@ from typing import Any
 
 from seckill.adapters.mysql import Database, Row
 from seckill.adapters.redis import Redis, RedisError, Snapshot
-from seckill.domain.accounts import Equation, LedgerAccounts, SoftTerms, gap_terms, hard_equations, soft_equations
+from seckill.domain.accounts import (
+    SOFT,
+    Equation,
+    LedgerAccounts,
+    SoftTerms,
+    gap_terms,
+    hard_equations,
+    soft_equations,
+)
 from seckill.domain.reservation import Status
 from seckill.domain.sale import LARGEST_EXACT_INTEGER
 from seckill.protocol.ledger import text
@@ -42,12 +50,12 @@ class Audit:
     @property
     def drift(self) -> int:
         """Units by which Redis's copy differs from MySQL."""
-        return sum(abs(equation.difference) for equation in self.equations if equation.name in ("I3", "I4"))
+        return sum(abs(equation.difference) for equation in self.equations if equation.name in SOFT)
 
     @property
     def hard_broken(self) -> bool:
         """Whether MySQL's own books are off: such a sale is never rebuilt automatically."""
-        return any(not equation.holds for equation in self.equations if equation.name not in ("I3", "I4"))
+        return any(not equation.holds for equation in self.equations if equation.name not in SOFT)
 
     def as_json(self) -> dict[str, Any]:
         """The accounts side by side, the equations with their terms, the verdict; units."""
@@ -87,7 +95,9 @@ def audit_sale(database: Database, redis: Redis, sku_id: int, stale_seconds: int
     """Judge one sale; None when the database has none. Raises DatabaseError.
 
     First Redis's snapshot with its ticket t, then MySQL at one moment, without what was won after t: exact at any load.
+    The highest ticket that has a row is read before the snapshot: Redis must have dealt it by then (I5).
     """
+    before = database.row("audit.highest_ticket", sku_id)
     away = False
     try:
         snapshot = redis.snapshot(sku_id)
@@ -101,7 +111,9 @@ def audit_sale(database: Database, redis: Redis, sku_id: int, stale_seconds: int
         audit = _hard_audit(reader, row, snapshot)
         comparable = snapshot is not None and snapshot.sale.epoch == audit.books.epoch
         if snapshot is not None and comparable and snapshot.holds is not None:
-            audit.equations += soft_equations(audit.books, _soft_terms(reader, row, snapshot))
+            same_epoch = before is not None and before["epoch"] == audit.books.epoch
+            highest_before = int(before["ticket"]) if before is not None and same_epoch else 0
+            audit.equations += soft_equations(audit.books, _soft_terms(reader, row, snapshot, highest_before))
     _judge(audit, away, comparable)
     _remember_drift(database, row, audit)
     return audit
@@ -137,7 +149,7 @@ def _hard_audit(reader: Database, row: Row, snapshot: Snapshot | None) -> Audit:
     )  # fmt: skip
 
 
-def _soft_terms(reader: Database, row: Row, snapshot: Snapshot) -> SoftTerms:
+def _soft_terms(reader: Database, row: Row, snapshot: Snapshot, highest_before: int) -> SoftTerms:
     holds = snapshot.holds or ()
     statuses: dict[str, int] = {}
     for start in range(0, len(holds), PAGE_KEYS):
@@ -150,6 +162,7 @@ def _soft_terms(reader: Database, row: Row, snapshot: Snapshot) -> SoftTerms:
         held_rolled_back=sum(hold.quantity for hold in holds if statuses.get(hold.key) == Status.ROLLED_BACK),
         live_seen=int(row["live_seen"]),
         rolled_back_later=int(row["rolled_back_later"]),
+        highest_before=highest_before,
     )
 
 

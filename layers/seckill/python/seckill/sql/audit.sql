@@ -1,5 +1,11 @@
 -- The audit's reads (docs/protocol.md 6.6), inside one consistent snapshot of the database.
 
+-- Read before Redis's snapshot: a copy that has dealt fewer tickets than have rows has lost deductions (I5).
+-- name: highest_ticket
+SELECT s.epoch, COALESCE((SELECT MAX(l.ticket) FROM seckill_pre_deduct l
+                          WHERE l.sku_id = s.sku_id AND l.epoch = s.epoch), 0) AS ticket
+FROM seckill_sale s WHERE s.sku_id = %s
+
 -- The terms of I0, I1, I2 and of the gap, in units. %(ticket)s is the ticket of Redis's snapshot, taken before: rows of this
 -- epoch above it were won later and are left out of I3 and I4. Without a snapshot it is above all tickets.
 -- name: accounts
