@@ -21,7 +21,7 @@ BOOKS = LedgerAccounts(
 
 def test_the_gap_is_every_open_account_and_what_redis_cannot_explain() -> None:
     seventeen_too_many = SoftTerms(
-        stock=67, ticket=50, held_without_row=0, held_rolled_back=0, live_seen=50, rolled_back_later=0
+        stock=67, ticket=50, held_without_row=0, held_rolled_back=0, live_seen=50, rolled_back_later=0, highest_before=0
     )
     terms = gap_terms(BOOKS, soft_equations(BOOKS, seventeen_too_many))
     assert terms == {
