@@ -50,7 +50,9 @@ class ServiceStack(Stack):
             handler=functions.reserve_live,
         )
         Schedule(self, "Schedule", reconcile=functions.reconcile, beat=queues.beat.queue)
-        Migration(self, "Migration", environment=environment, sale_admin=functions.sale_admin)
+        migration = Migration(self, "Migration", environment=environment, sale_admin=functions.sale_admin)
+        for function in (functions.reserve, functions.land_order, functions.reconcile):
+            function.node.add_dependency(migration.resource)  # first the schema, then the code that needs it
         metrics = Metrics(self, "Metrics", data=data, api=api, functions=functions, queues=queues)
         Alarms(self, "Alarms", environment=environment, metrics=metrics, topic=topics.alarms)
         Dashboard(self, "Dashboard", metrics=metrics, name=construct_id)
