@@ -33,14 +33,24 @@ class Alarms(Construct):
 
     def _books(self) -> None:
         metrics = self._metrics
-        self._above("Gap", metrics.gauge("AccountGap"), 0, "Units that were promised and are not in the books")
+        self._above(
+            "Gap", metrics.gauge("AccountGap"), 0, "Units that were promised and are not in the books"
+        )
         self._above(
             "Drift", metrics.gauge("AccountDrift"), 0, "Redis and MySQL disagree, in two passes", minutes=2
         )
         for name, service, text in (
-            ("InvariantBroken", "reconcile", "A hard equation of the books is false: nothing is rebuilt by itself"),
+            (
+                "InvariantBroken",
+                "reconcile",
+                "A hard equation of the books is false: nothing is rebuilt by itself",
+            ),
             ("InvariantBroken", "land_order", "An order was found whose reservation was not landed"),
-            ("StuckReservation", "reconcile", "A reservation can neither land nor be rolled back: see the runbook"),
+            (
+                "StuckReservation",
+                "reconcile",
+                "A reservation can neither land nor be rolled back: see the runbook",
+            ),
             ("DeadLetterUnknown", "reconcile", "A dead letter without a ledger row waits for `resolve`"),
         ):
             self._above(f"{name}-{service}", metrics.count(name, service), 0, text)
@@ -61,7 +71,9 @@ class Alarms(Construct):
             ("Beat", queues.beat.dead_letters),
             ("Failures", queues.failures),
         ):
-            self._above(f"DeadLetters-{name}", metrics.dead_letters_arriving(queue), 0, f"Dead letters: {name}")
+            self._above(
+                f"DeadLetters-{name}", metrics.dead_letters_arriving(queue), 0, f"Dead letters: {name}"
+            )
         self._above(
             "QueueAge",
             queues.landing.queue.metric_approximate_age_of_oldest_message(
@@ -70,7 +82,9 @@ class Alarms(Construct):
             60,  # half of the stale age: reconcile would start to land what the queue should
             "The oldest landing message waits for more than a minute",
         )
-        self._above("ServerErrors", metrics.server_error_percent(), 1, "More than 1 % of answers are 5xx", minutes=3)
+        self._above(
+            "ServerErrors", metrics.server_error_percent(), 1, "More than 1 % of answers are 5xx", minutes=3
+        )
         self._above("Throttles", metrics.throttles(), 0, "Lambda throttles a function", minutes=3)
 
     def _stores(self) -> None:
@@ -90,7 +104,10 @@ class Alarms(Construct):
             minutes=5,  # a migration, whose DDL may pin, is over by then
         )
         self._above(
-            "Evictions", metrics.redis_sum("Evictions", label="evictions"), 0, "Redis evicts: a sale can vanish"
+            "Evictions",
+            metrics.redis_sum("Evictions", label="evictions"),
+            0,
+            "Redis evicts: a sale can vanish",
         )
 
     def _above(

@@ -70,7 +70,10 @@ class Api(Construct):
         )
         self._log_accesses(environment)
         authorizer = HttpJwtAuthorizer(
-            "Jwt", identity.issuer, jwt_audience=identity.audience, identity_source=["$request.header.Authorization"]
+            "Jwt",
+            identity.issuer,
+            jwt_audience=identity.audience,
+            identity_source=["$request.header.Authorization"],
         )
         integration = HttpLambdaIntegration(
             "Reserve", handler, timeout=Duration.seconds(_INTEGRATION_TIMEOUT_SECONDS)
@@ -86,7 +89,10 @@ class Api(Construct):
             if public:
                 acknowledge(
                     routes[0],
-                    ("AwsSolutions-APIG4", "A sale's state and stock are public; api.public_status=false closes this route too."),
+                    (
+                        "AwsSolutions-APIG4",
+                        "A sale's state and stock are public; api.public_status=false closes this route too.",
+                    ),
                 )
         CfnOutput(Stack.of(self), "Endpoint", value=self.api.api_endpoint)
 

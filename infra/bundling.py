@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess  # noqa: S404
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,11 @@ def dependencies(architecture: str) -> lambda_.Code:
         )
         # What differs between machines and serves nobody on Lambda.
         shutil.rmtree(target / "bin", ignore_errors=True)
-        for leftover in (target / ".lock", *target.glob("*.dist-info/RECORD"), *target.glob("*.dist-info/direct_url.json")):
+        for leftover in (
+            target / ".lock",
+            *target.glob("*.dist-info/RECORD"),
+            *target.glob("*.dist-info/direct_url.json"),
+        ):
             leftover.unlink(missing_ok=True)
         _compile(out, "/opt")
 

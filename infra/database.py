@@ -136,7 +136,9 @@ class DatabaseServer(Construct):
 
     def _instance_parameters(self) -> rds.ParameterGroup:
         # MariaDB learnt MySQL's name for the isolation only in 11.1.
-        isolation = "tx_isolation" if self._environment.database.engine == "mariadb" else "transaction_isolation"
+        isolation = (
+            "tx_isolation" if self._environment.database.engine == "mariadb" else "transaction_isolation"
+        )
         return rds.ParameterGroup(
             self,
             "Parameters",
@@ -183,7 +185,9 @@ class DatabaseServer(Construct):
                 ("AwsSolutions-RDS10", "dev: the database is meant to go with the stack, data and all.")
             )
         if not self._environment.database.multi_az:
-            rules.append(("AwsSolutions-RDS3", "dev: one zone halves the price; a lost zone loses test data."))
+            rules.append(
+                ("AwsSolutions-RDS3", "dev: one zone halves the price; a lost zone loses test data.")
+            )
         acknowledge(self._server, *rules)
         acknowledge(
             self._server,

@@ -16,7 +16,9 @@ from infra.topics import Topics
 
 RESERVE_TIMEOUT_SECONDS = 5  # its own deadline is 2.5 s, and every answer comes within 3 s
 LAND_TIMEOUT_SECONDS = 10
-RECONCILE_TIMEOUT_SECONDS = 60  # one pass is bounded; the next comes after half a minute whatever happens to this one
+RECONCILE_TIMEOUT_SECONDS = (
+    60  # one pass is bounded; the next comes after half a minute whatever happens to this one
+)
 SALE_ADMIN_TIMEOUT_SECONDS = 300  # `migrate` on a big table
 STALE_AFTER_SECONDS = 120  # far above twice reserve's time-out plus a statement's (docs/protocol.md 6)
 LANDING_ATTEMPTS = 3
@@ -147,7 +149,9 @@ class Functions(Construct):
             timeout_seconds=RECONCILE_TIMEOUT_SECONDS,
             concurrency=self._environment.functions.reconcile_concurrency,
         )
-        self._queues.landing.queue.grant(function, "sqs:GetQueueAttributes")  # its depth is one of the accounts
+        self._queues.landing.queue.grant(
+            function, "sqs:GetQueueAttributes"
+        )  # its depth is one of the accounts
         self._queues.landing.dead_letters.grant_consume_messages(function)
         self._queues.reconcile.queue.grant_send_messages(function)
         self._topics.grant_notify(function)

@@ -44,10 +44,13 @@ class Identity(Construct):
         self.audience = [client.user_pool_client_id]
         acknowledge(
             pool,
-            ("AwsSolutions-COG2", "A buyer's account, not an operator's: a second factor would cost the shop its buyers."),
-            *(
-                (rule, "Threat protection comes with the Plus plan, paid per user and month; a shop that needs it names its own issuer.")
-                for rule in ("AwsSolutions-COG3", "AwsSolutions-COG8")
+            (
+                "AwsSolutions-COG2",
+                "A buyer's account, not an operator's: a second factor would cost the shop its buyers.",
+            ),
+            (
+                "AwsSolutions-COG8",
+                "The Plus plan is paid per user and month for threat protection; a shop that needs it names its own issuer.",
             ),
         )
         CfnOutput(Stack.of(self), "UserPoolId", value=pool.user_pool_id)

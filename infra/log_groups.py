@@ -4,7 +4,7 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.config import Environment, LOG_DAYS
+from infra.config import LOG_DAYS, Environment
 
 _RETENTION = dict(
     zip(

@@ -3,10 +3,9 @@
 import hashlib
 from pathlib import Path
 
-from aws_cdk import CfnElement, CustomResource, Duration, Stack
+from aws_cdk import CfnElement, CustomResource, Duration, Stack, custom_resources
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import custom_resources
 from constructs import Construct
 
 from infra.acknowledge import acknowledge

@@ -57,7 +57,12 @@ class Queues(Construct):
     """All of them, by what they carry."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, land_timeout_seconds: int, reconcile_timeout_seconds: int
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        land_timeout_seconds: int,
+        reconcile_timeout_seconds: int,
     ) -> None:
         super().__init__(scope, construct_id)
         self.landing = WorkQueue(

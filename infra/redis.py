@@ -18,10 +18,25 @@ SCRIPT_COMMANDS = (
 # What the client calls around them: the handshake, the scripts themselves, and the cluster's map.
 CLIENT_COMMANDS = (
     *("auth", "hello", "ping", "client|setinfo", "client|setname", "select"),
-    *("eval", "evalsha", "script|load", "script|exists", "cluster|slots", "cluster|shards", "command", "readonly"),
+    *(
+        "eval",
+        "evalsha",
+        "script|load",
+        "script|exists",
+        "cluster|slots",
+        "cluster|shards",
+        "command",
+        "readonly",
+    ),
 )
 ACCESS = " ".join(
-    ("on", "~seckill:*", "resetchannels", "-@all", *(f"+{name}" for name in (*CLIENT_COMMANDS, *SCRIPT_COMMANDS)))
+    (
+        "on",
+        "~seckill:*",
+        "resetchannels",
+        "-@all",
+        *(f"+{name}" for name in (*CLIENT_COMMANDS, *SCRIPT_COMMANDS)),
+    )
 )
 _VERSION = {"valkey": ("8.1", "valkey8"), "redis": ("7.1", "redis7")}
 
@@ -70,8 +85,14 @@ class RedisCopy(Construct):
         )
         acknowledge(
             self._group,
-            ("AwsSolutions-AEC5", "REDIS_URL names 6379; only the functions' security group reaches it, by TLS and IAM."),
-            ("AwsSolutions-AEC6", "Users are authenticated by IAM (a user group), which excludes the older AUTH token."),
+            (
+                "AwsSolutions-AEC5",
+                "REDIS_URL names 6379; only the functions' security group reaches it, by TLS and IAM.",
+            ),
+            (
+                "AwsSolutions-AEC6",
+                "Users are authenticated by IAM (a user group), which excludes the older AUTH token.",
+            ),
         )
 
     @property
@@ -90,7 +111,9 @@ class RedisCopy(Construct):
     def node_ids(self) -> tuple[str, ...]:
         """CacheClusterId of every node: ElastiCache has metrics by node, not by group."""
         shards = (
-            [f"-{shard:04d}" for shard in range(1, self._config.shards + 1)] if self._config.cluster_mode else [""]
+            [f"-{shard:04d}" for shard in range(1, self._config.shards + 1)]
+            if self._config.cluster_mode
+            else [""]
         )
         return tuple(f"{self._group.ref}{shard}-{node:03d}" for shard in shards for node in (1, 2))
 
@@ -101,7 +124,10 @@ class RedisCopy(Construct):
             actions=["elasticache:Connect"],
             resource_arns=[
                 stack.format_arn(
-                    service="elasticache", resource=kind, resource_name=name, arn_format=ArnFormat.COLON_RESOURCE_NAME
+                    service="elasticache",
+                    resource=kind,
+                    resource_name=name,
+                    arn_format=ArnFormat.COLON_RESOURCE_NAME,
                 )
                 for kind, name in (("replicationgroup", self._group.ref), ("user", self.user))
             ],

@@ -8,7 +8,7 @@ import pytest
 # `make demo` needs neither Node nor the CDK: without the dependency group `infra` these tests are skipped by name.
 pytest.importorskip("aws_cdk", reason="the dependency group `infra` is not installed")
 
-from tests.infra.deployment import CONFIGURATIONS, Deployment  # noqa: E402 - it needs the CDK
+from tests.infra.deployment import CONFIGURATIONS, Deployment
 
 
 @pytest.fixture(scope="session")

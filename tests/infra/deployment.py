@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -107,5 +106,6 @@ def text(value: Any) -> str:
         return f"<{'.'.join(argument)}>"
     if name == "Fn::ImportValue":
         return f"<{argument}>"
-    assert name == "Fn::Join", name
-    return str(argument[0]).join(text(part) for part in argument[1])
+    if name == "Fn::Join":
+        return str(argument[0]).join(text(part) for part in argument[1])
+    return f"<{json.dumps(value)}>"  # a part of something else

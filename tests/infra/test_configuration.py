@@ -9,7 +9,10 @@ from infra.config import DEV, PROD, ConfigurationError, environment_from_context
     ("context", "sentence"),
     [
         ({"env": "staging"}, "env=staging is not known: say dev or prod."),
-        ({"database.engine": "postgres"}, "database.engine=postgres is not known: say mysql or aurora or mariadb."),
+        (
+            {"database.engine": "postgres"},
+            "database.engine=postgres is not known: say mysql or aurora or mariadb.",
+        ),
         ({"database.size": "3"}, "database.size is not a setting."),
         ({"database.max_connections": "many"}, "database.max_connections=many must be a number."),
         ({"redis.cluster_mode": "yes"}, "redis.cluster_mode=yes must be true or false."),
@@ -22,7 +25,10 @@ from infra.config import DEV, PROD, ConfigurationError, environment_from_context
         ({"alarm_email": "nobody"}, "must be an e-mail address"),
         ({"log_days": "8"}, "log_days must be one of"),
         ({"functions.land_order_concurrency": "1"}, "what an SQS event source allows"),
-        ({"env": "prod", "functions.reserve_concurrency": "890"}, "Lambda lets an account with 1000 reserve at most 900"),
+        (
+            {"env": "prod", "functions.reserve_concurrency": "890"},
+            "Lambda lets an account with 1000 reserve at most 900",
+        ),
         ({"env": "prod", "functions.reserve_concurrency": "700"}, "can hold 724 database connections"),
     ],
 )
@@ -34,7 +40,11 @@ def test_a_wrong_value_is_refused_with_a_sentence(context: dict[str, str], sente
 
 def test_single_values_are_put_over_the_environment() -> None:
     environment = environment_from_context(
-        {"env": "prod", "database.engine": "aurora", "api.cors_origins": "https://a.example, https://b.example"}
+        {
+            "env": "prod",
+            "database.engine": "aurora",
+            "api.cors_origins": "https://a.example, https://b.example",
+        }
     )
     assert environment.database.engine == "aurora"
     assert environment.api.cors_origins == ("https://a.example", "https://b.example")

@@ -3,7 +3,9 @@
 from tests.infra.deployment import Deployment, text
 
 
-def test_the_vpc_has_two_zones_of_isolated_subnets_and_neither_gateway_nor_nat(deployment: Deployment) -> None:
+def test_the_vpc_has_two_zones_of_isolated_subnets_and_neither_gateway_nor_nat(
+    deployment: Deployment,
+) -> None:
     assert len(deployment.resources("AWS::EC2::Subnet")) == 2
     for kind in ("AWS::EC2::NatGateway", "AWS::EC2::InternetGateway", "AWS::EC2::Route"):
         assert deployment.resources(kind) == []
@@ -33,7 +35,8 @@ def test_the_only_ways_are_functions_to_proxy_redis_and_endpoints_and_proxy_to_d
     deployment: Deployment,
 ) -> None:
     names = {
-        group.id: group.properties["GroupDescription"] for group in deployment.resources("AWS::EC2::SecurityGroup")
+        group.id: group.properties["GroupDescription"]
+        for group in deployment.resources("AWS::EC2::SecurityGroup")
     }
     ways = [(names[rule["source"]], names[rule["target"]]) for rule in _ingress(deployment)]
     # Each once: EC2 refuses a rule that is already there.

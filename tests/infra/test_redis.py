@@ -13,7 +13,10 @@ LUA = Path(__file__).parents[2] / "layers" / "seckill" / "python" / "seckill" / 
 
 
 def test_a_replica_in_another_zone_takes_over_by_itself(deployment: Deployment) -> None:
-    config, group = deployment.environment.redis, deployment.one("AWS::ElastiCache::ReplicationGroup").properties
+    config, group = (
+        deployment.environment.redis,
+        deployment.one("AWS::ElastiCache::ReplicationGroup").properties,
+    )
     assert group["AutomaticFailoverEnabled"] is True
     assert group["MultiAZEnabled"] is True
     if config.cluster_mode:
@@ -34,9 +37,10 @@ def test_everything_is_encrypted_and_tls_is_required(deployment: Deployment) -> 
 def test_nothing_is_ever_evicted(deployment: Deployment) -> None:
     group = deployment.one("AWS::ElastiCache::ParameterGroup").properties
     assert group["Properties"]["maxmemory-policy"] == "noeviction"
-    assert group["CacheParameterGroupFamily"] == {"valkey": "valkey8", "redis": "redis7"}[
-        deployment.environment.redis.engine
-    ]
+    assert (
+        group["CacheParameterGroupFamily"]
+        == {"valkey": "valkey8", "redis": "redis7"}[deployment.environment.redis.engine]
+    )
     assert group["Properties"].get("cluster-enabled") == (
         "yes" if deployment.environment.redis.cluster_mode else None
     )
@@ -49,8 +53,20 @@ def test_the_user_is_authenticated_by_iam_and_confined_to_the_sales_keys(deploym
     assert app["UserId"] == app["UserName"]  # IAM insists
     words = app["AccessString"].split()
     assert words[:4] == ["on", "~seckill:*", "resetchannels", "-@all"]
-    assert not [word for word in words if "@" in word and word != "-@all"], "commands by name, not by category"
-    dangerous = {"+flushall", "+flushdb", "+keys", "+config", "+debug", "+shutdown", "+acl", "+script", "+incrby"}
+    assert not [word for word in words if "@" in word and word != "-@all"], (
+        "commands by name, not by category"
+    )
+    dangerous = {
+        "+flushall",
+        "+flushdb",
+        "+keys",
+        "+config",
+        "+debug",
+        "+shutdown",
+        "+acl",
+        "+script",
+        "+incrby",
+    }
     assert not dangerous & set(words)
 
 

@@ -1,0 +1,40 @@
+"""dev leaves nothing behind; prod keeps its data."""
+
+import pytest
+
+from tests.infra.deployment import Deployment
+
+STATEFUL = (
+    "AWS::RDS::DBInstance",
+    "AWS::RDS::DBCluster",
+    "AWS::ElastiCache::ReplicationGroup",
+    "AWS::Cognito::UserPool",
+    "AWS::Logs::LogGroup",
+    "AWS::KMS::Key",
+)
+
+
+@pytest.mark.parametrize("kind", STATEFUL)
+def test_a_stateful_resource_goes_or_stays_with_the_environment(deployment: Deployment, kind: str) -> None:
+    expected = "Retain" if deployment.environment.keep_data else "Delete"
+    for resource in deployment.resources(kind):
+        if kind == "AWS::RDS::DBInstance" and "DBClusterIdentifier" in resource.properties:
+            continue  # an instance of a cluster holds no data
+        assert resource.body["DeletionPolicy"] == expected, resource.id
+        assert resource.body["UpdateReplacePolicy"] == expected, resource.id
+
+
+def test_dev_takes_no_final_snapshot_and_keeps_no_backups(dev: Deployment) -> None:
+    bodies = [*dev.data["Resources"].values(), *dev.service["Resources"].values()]
+    assert not [body for body in bodies if body.get("DeletionPolicy") == "Snapshot"]
+    assert dev.one("AWS::RDS::DBInstance").properties["DeleteAutomatedBackups"] is True
+
+
+def test_every_log_group_forgets(deployment: Deployment) -> None:
+    groups = deployment.resources("AWS::Logs::LogGroup")
+    assert {group.properties["RetentionInDays"] for group in groups} == {deployment.environment.log_days}
+
+
+def test_every_function_names_its_log_group_so_that_lambda_makes_none(deployment: Deployment) -> None:
+    for function in deployment.resources("AWS::Lambda::Function"):
+        assert "LogGroup" in function.properties["LoggingConfig"], function.id
