@@ -33,12 +33,8 @@ class Alarms(Construct):
 
     def _books(self) -> None:
         metrics = self._metrics
-        self._above(
-            "Gap", metrics.gauge("AccountGap"), 0, "Units that were promised and are not in the books"
-        )
-        self._above(
-            "Drift", metrics.gauge("AccountDrift"), 0, "Redis and MySQL disagree, in two passes", minutes=2
-        )
+        self._above("Gap", metrics.gauge("AccountGap"), 0, "Units that were promised and are not in the books")
+        self._above("Drift", metrics.gauge("AccountDrift"), 0, "Redis and MySQL disagree, in two passes", minutes=2)
         for name, service, text in (
             (
                 "InvariantBroken",
@@ -71,9 +67,7 @@ class Alarms(Construct):
             ("Beat", queues.beat.dead_letters),
             ("Failures", queues.failures),
         ):
-            self._above(
-                f"DeadLetters-{name}", metrics.dead_letters_arriving(queue), 0, f"Dead letters: {name}"
-            )
+            self._above(f"DeadLetters-{name}", metrics.dead_letters_arriving(queue), 0, f"Dead letters: {name}")
         self._above(
             "QueueAge",
             queues.landing.queue.metric_approximate_age_of_oldest_message(
@@ -82,9 +76,7 @@ class Alarms(Construct):
             60,  # half of the stale age: reconcile would start to land what the queue should
             "The oldest landing message waits for more than a minute",
         )
-        self._above(
-            "ServerErrors", metrics.server_error_percent(), 1, "More than 1 % of answers are 5xx", minutes=3
-        )
+        self._above("ServerErrors", metrics.server_error_percent(), 1, "More than 1 % of answers are 5xx", minutes=3)
         self._above("Throttles", metrics.throttles(), 0, "Lambda throttles a function", minutes=3)
 
     def _stores(self) -> None:
@@ -110,9 +102,7 @@ class Alarms(Construct):
             "Redis evicts: a sale can vanish",
         )
 
-    def _above(
-        self, name: str, metric: cloudwatch.IMetric, limit: float, text: str, minutes: int = 1
-    ) -> None:
+    def _above(self, name: str, metric: cloudwatch.IMetric, limit: float, text: str, minutes: int = 1) -> None:
         self._alarm(
             name,
             metric,

@@ -64,9 +64,7 @@ class Api(Construct):
             http_api=self.api,
             stage_name="$default",
             auto_deploy=True,
-            throttle=apigateway.ThrottleSettings(
-                rate_limit=config.requests_per_second, burst_limit=config.burst
-            ),
+            throttle=apigateway.ThrottleSettings(rate_limit=config.requests_per_second, burst_limit=config.burst),
         )
         self._log_accesses(environment)
         authorizer = HttpJwtAuthorizer(
@@ -75,9 +73,7 @@ class Api(Construct):
             jwt_audience=identity.audience,
             identity_source=["$request.header.Authorization"],
         )
-        integration = HttpLambdaIntegration(
-            "Reserve", handler, timeout=Duration.seconds(_INTEGRATION_TIMEOUT_SECONDS)
-        )
+        integration = HttpLambdaIntegration("Reserve", handler, timeout=Duration.seconds(_INTEGRATION_TIMEOUT_SECONDS))
         for method, path in ROUTES:
             public = config.public_status and (method, path) == STATUS
             routes = self.api.add_routes(

@@ -9,8 +9,8 @@ from infra.config import ConfigurationError, Environment, environment_from_conte
 from infra.data_stack import DataStack
 from infra.service_stack import ServiceStack
 
-# Recommended behaviour that the CDK keeps behind a flag for older apps. Here rather than in cdk.json, so that a synth without
-# the CDK's command line gives the same template.
+# Recommended behaviour that the CDK keeps behind a flag for older apps. Here rather than in cdk.json, so
+# that a synth without the CDK's command line gives the same template.
 FLAGS = {
     "@aws-cdk/aws-iam:minimizePolicies": True,
     "@aws-cdk/core:checkSecretUsage": True,

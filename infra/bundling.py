@@ -1,7 +1,8 @@
 """Lambda code built during synth, without Docker, with byte code that is valid on Lambda.
 
-CDK's zips carry the date 1980-01-01, so ordinary byte code is stale on arrival and every cold start compiles everything again
-(793 ms instead of 92 ms). Here it is *unchecked* byte code of Lambda's Python, naming the files where they lie on Lambda.
+CDK's zips carry the date 1980-01-01, so ordinary byte code is stale on arrival and every cold start compiles
+everything again (793 ms instead of 92 ms). Here it is *unchecked* byte code of Lambda's Python, naming the files
+where they lie on Lambda.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def shared_code() -> lambda_.Code:
 
 
 def function_code(name: str) -> lambda_.Code:
-    """functions/<name>/ at that same path, so that the handler is `functions.<name>.handler.lambda_handler` everywhere."""
+    """functions/<name>/ at that same path, so that the handler is
+    `functions.<name>.handler.lambda_handler` everywhere."""
     files = {"functions/__init__.py": FUNCTIONS / "__init__.py"}
     files.update(_sources(FUNCTIONS / name, f"functions/{name}/"))
 

@@ -29,9 +29,7 @@ class Database:
     backup_days: int
     insights: Literal["standard", "advanced"]  # CloudWatch Database Insights
     max_connections: int  # the server's max_connections
-    proxy_percent: (
-        int  # share of max_connections the proxy may open; the rest is for migrate, operators and RDS itself
-    )
+    proxy_percent: int  # share of max_connections the proxy may open; the rest is for migrate, operators and RDS itself
     min_capacity_acu: float  # Aurora only
     max_capacity_acu: float  # Aurora only
 
@@ -41,12 +39,8 @@ class Database:
             1 <= self.backup_days <= 35,
             "database.backup_days must be between 1 and 35, the longest RDS keeps.",
         )
-        _require(
-            10 <= self.max_connections <= 16000, "database.max_connections must be between 10 and 16000."
-        )
-        _require(
-            1 <= self.proxy_percent <= 95, "database.proxy_percent must leave at least 5 % for operators."
-        )
+        _require(10 <= self.max_connections <= 16000, "database.max_connections must be between 10 and 16000.")
+        _require(1 <= self.proxy_percent <= 95, "database.proxy_percent must leave at least 5 % for operators.")
         _require(
             0.5 <= self.min_capacity_acu <= self.max_capacity_acu <= 256,
             "database.min_capacity_acu and max_capacity_acu must be between 0.5 and 256, the first not the larger.",
@@ -55,7 +49,8 @@ class Database:
         _require(bool(family and size), "database.instance_class must look like 't4g.medium'.")
         _require(
             not (family in {"t3", "t4g"} and size in {"micro", "small"}),
-            f"database.instance_class {self.instance_class} has no Performance Insights, which Database Insights needs.",
+            f"database.instance_class {self.instance_class} has no Performance Insights, which Database "
+            f"Insights needs.",
         )
 
     @property
@@ -94,9 +89,7 @@ class Functions:
     reserve_provisioned: int  # of those, always warm
     land_order_concurrency: int  # landings queue at the hot stock row, so more containers only wait longer
     limit_concurrency: bool  # reserve concurrency for each function; a new account (10 in all) cannot
-    account_concurrency: (
-        int  # the account's limit, which bounds the connections where limit_concurrency is off
-    )
+    account_concurrency: int  # the account's limit, which bounds the connections where limit_concurrency is off
 
     # Two event sources, which have at least 2 pollers each, and the schedule.
     reconcile_concurrency: ClassVar[int] = 5
@@ -171,13 +164,9 @@ class Api:
             "api.issuer and api.audience belong together: set both, or neither for a user pool of our own.",
         )
         # 10,000 requests/s and a bucket of 5,000 are the account's quotas in most regions: more cannot be had here.
-        _require(
-            1 <= self.requests_per_second <= 10000, "api.requests_per_second must be between 1 and 10000."
-        )
+        _require(1 <= self.requests_per_second <= 10000, "api.requests_per_second must be between 1 and 10000.")
         _require(1 <= self.burst <= 5000, "api.burst must be between 1 and 5000.")
-        _require(
-            "*" not in self.cors_origins, "api.cors_origins must name origins: '*' would admit every page."
-        )
+        _require("*" not in self.cors_origins, "api.cors_origins must name origins: '*' would admit every page.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,9 +253,7 @@ PROD = Environment(
         limit_concurrency=True,
         account_concurrency=1000,
     ),
-    api=Api(
-        issuer="", audience=(), public_status=True, cors_origins=(), requests_per_second=10000, burst=5000
-    ),
+    api=Api(issuer="", audience=(), public_status=True, cors_origins=(), requests_per_second=10000, burst=5000),
 )
 
 ENVIRONMENTS = {"dev": DEV, "prod": PROD}

@@ -35,6 +35,4 @@ class DataStack(Stack):
             server=self.server,
             name=f"{name}-proxy",
         )
-        self.redis = RedisCopy(
-            self, "Redis", environment=environment, network=self.network, user=f"{name}-app"
-        )
+        self.redis = RedisCopy(self, "Redis", environment=environment, network=self.network, user=f"{name}-app")

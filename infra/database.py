@@ -37,17 +37,15 @@ class DatabaseServer(Construct):
         super().__init__(scope, construct_id)
         self._environment, self._network, self.name = environment, network, name
         aurora = environment.database.engine == "aurora"
-        # RDS writes its log to a group of this name and would make one without retention, outside the stack. That is why
-        # the server has a name of its own.
+        # RDS writes its log to a group of this name and would make one without retention, outside the
+        # stack. That is why the server has a name of its own.
         self.slow_log = log_group(
             self,
             "SlowLog",
             environment=environment,
             name=f"/aws/rds/{'cluster' if aurora else 'instance'}/{name}/slowquery",
         )
-        self._server: rds.DatabaseInstance | rds.DatabaseCluster = (
-            self._cluster() if aurora else self._instance()
-        )
+        self._server: rds.DatabaseInstance | rds.DatabaseCluster = self._cluster() if aurora else self._instance()
         self._server.node.add_dependency(self.slow_log)
         assert self._server.secret is not None, "manage_master_user_password makes one"  # noqa: S101
         self.master_secret: secretsmanager.ISecret = self._server.secret
@@ -109,9 +107,7 @@ class DatabaseServer(Construct):
             cluster_identifier=self.name,
             engine=_AURORA,
             writer=rds.ClusterInstance.serverless_v2("Writer", publicly_accessible=False),
-            readers=[rds.ClusterInstance.serverless_v2("Standby", scale_with_writer=True)]
-            if database.multi_az
-            else [],
+            readers=[rds.ClusterInstance.serverless_v2("Standby", scale_with_writer=True)] if database.multi_az else [],
             serverless_v2_min_capacity=database.min_capacity_acu,
             serverless_v2_max_capacity=database.max_capacity_acu,
             storage_encrypted=True,
@@ -136,9 +132,7 @@ class DatabaseServer(Construct):
 
     def _instance_parameters(self) -> rds.ParameterGroup:
         # MariaDB learnt MySQL's name for the isolation only in 11.1.
-        isolation = (
-            "tx_isolation" if self._environment.database.engine == "mariadb" else "transaction_isolation"
-        )
+        isolation = "tx_isolation" if self._environment.database.engine == "mariadb" else "transaction_isolation"
         return rds.ParameterGroup(
             self,
             "Parameters",
@@ -170,24 +164,22 @@ class DatabaseServer(Construct):
         rules = [
             (
                 "AwsSolutions-RDS11",
-                "Only the proxy's security group reaches the server, from isolated subnets: a port nobody guesses adds nothing.",
+                "Only the proxy's security group reaches the server, from isolated subnets: a port nobody "
+                "guesses adds nothing.",
             )
         ]
         if self._environment.database.engine == "aurora":
             rules.append(
                 (
                     "AwsSolutions-RDS14",
-                    "A backtrack would take back orders that users were told of; a restore goes to a new cluster instead.",
+                    "A backtrack would take back orders that users were told of; a restore goes to a new "
+                    "cluster instead.",
                 )
             )
         if not self._environment.keep_data:
-            rules.append(
-                ("AwsSolutions-RDS10", "dev: the database is meant to go with the stack, data and all.")
-            )
+            rules.append(("AwsSolutions-RDS10", "dev: the database is meant to go with the stack, data and all."))
         if not self._environment.database.multi_az:
-            rules.append(
-                ("AwsSolutions-RDS3", "dev: one zone halves the price; a lost zone loses test data.")
-            )
+            rules.append(("AwsSolutions-RDS3", "dev: one zone halves the price; a lost zone loses test data."))
         acknowledge(self._server, *rules)
         acknowledge(
             self._server,

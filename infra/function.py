@@ -69,7 +69,8 @@ class Function(Construct):
             ),
             (
                 "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>:*/*]",
-                "Lambda makes the network interface, whose id nobody knows before; its documentation asks for this very pattern.",
+                "Lambda makes the network interface, whose id nobody knows before; its documentation asks "
+                "for this very pattern.",
             ),
         )
 

@@ -16,9 +16,7 @@ from infra.topics import Topics
 
 RESERVE_TIMEOUT_SECONDS = 5  # its own deadline is 2.5 s, and every answer comes within 3 s
 LAND_TIMEOUT_SECONDS = 10
-RECONCILE_TIMEOUT_SECONDS = (
-    60  # one pass is bounded; the next comes after half a minute whatever happens to this one
-)
+RECONCILE_TIMEOUT_SECONDS = 60  # one pass is bounded; the next comes after half a minute whatever happens to this one
 SALE_ADMIN_TIMEOUT_SECONDS = 300  # `migrate` on a big table
 STALE_AFTER_SECONDS = 120  # far above twice reserve's time-out plus a statement's (docs/protocol.md 6)
 LANDING_ATTEMPTS = 3
@@ -149,9 +147,7 @@ class Functions(Construct):
             timeout_seconds=RECONCILE_TIMEOUT_SECONDS,
             concurrency=self._environment.functions.reconcile_concurrency,
         )
-        self._queues.landing.queue.grant(
-            function, "sqs:GetQueueAttributes"
-        )  # its depth is one of the accounts
+        self._queues.landing.queue.grant(function, "sqs:GetQueueAttributes")  # its depth is one of the accounts
         self._queues.landing.dead_letters.grant_consume_messages(function)
         self._queues.reconcile.queue.grant_send_messages(function)
         self._topics.grant_notify(function)
@@ -180,16 +176,12 @@ class Functions(Construct):
         self._queues.landing.queue.grant(function, "sqs:GetQueueAttributes")
         self._queues.landing.dead_letters.grant_consume_messages(function)
         self._queues.reconcile.queue.grant_send_messages(function)
-        function.configure_async_invoke(
-            retry_attempts=0, on_failure=destinations.SqsDestination(self._queues.failures)
-        )
+        function.configure_async_invoke(retry_attempts=0, on_failure=destinations.SqsDestination(self._queues.failures))
         return function
 
     @staticmethod
     def _wake(function: lambda_.Function, work: WorkQueue) -> None:
         """One message at a time; two pollers at most, the least there can be."""
         function.add_event_source(
-            sources.SqsEventSource(
-                work.queue, batch_size=1, max_concurrency=2, report_batch_item_failures=True
-            )
+            sources.SqsEventSource(work.queue, batch_size=1, max_concurrency=2, report_batch_item_failures=True)
         )

@@ -50,7 +50,8 @@ class Identity(Construct):
             ),
             (
                 "AwsSolutions-COG8",
-                "The Plus plan is paid per user and month for threat protection; a shop that needs it names its own issuer.",
+                "The Plus plan is paid per user and month for threat protection; a shop that needs it "
+                "names its own issuer.",
             ),
         )
         CfnOutput(Stack.of(self), "UserPoolId", value=pool.user_pool_id)

@@ -9,7 +9,8 @@ from infra.config import Environment
 RUNTIME = lambda_.Runtime.PYTHON_3_13
 OLDER_RUNTIME = (
     "AwsSolutions-L1",
-    "Lambda supports python3.13 until 2029; wheels and byte code are built for it and tested on it, so a newer one is a decision.",
+    "Lambda supports python3.13 until 2029; wheels and byte code are built for it and tested "
+    "on it, so a newer one is a decision.",
 )
 
 

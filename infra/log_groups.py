@@ -31,7 +31,8 @@ _RETENTION = dict(
 def log_group(
     scope: Construct, construct_id: str, *, environment: Environment, name: str | None = None
 ) -> logs.LogGroup:
-    """A log group. `name` only where a service insists on one (RDS), so that the stack owns the group and its retention."""
+    """A log group. `name` only where a service insists on one (RDS), so that the stack owns the group and
+    its retention."""
     return logs.LogGroup(
         scope,
         construct_id,

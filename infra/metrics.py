@@ -72,19 +72,16 @@ class Metrics(Construct):
         )
 
     def throttles(self) -> cloudwatch.MathExpression:
-        using = {
-            name: function.metric_throttles(period=MINUTE) for name, function in self.functions.all.items()
-        }
+        using = {name: function.metric_throttles(period=MINUTE) for name, function in self.functions.all.items()}
         return _sum(using, "throttled invocations")
 
     def dead_letters_arriving(self, queue: sqs.IQueue) -> cloudwatch.MathExpression:
-        """Received or waiting: a redrive does not count as sent, and a reader may empty the queue between two samples."""
+        """Received or waiting: a redrive does not count as sent, and a reader may empty the queue between
+        two samples."""
         return _sum(
             {
                 "received": queue.metric_number_of_messages_received(period=MINUTE, statistic="Sum"),
-                "waiting": queue.metric_approximate_number_of_messages_visible(
-                    period=MINUTE, statistic="Maximum"
-                ),
+                "waiting": queue.metric_approximate_number_of_messages_visible(period=MINUTE, statistic="Maximum"),
             },
             "dead letters received or waiting",
         )

@@ -41,13 +41,9 @@ class Migration(Construct):
             log_group=logs,
             logging_format=lambda_.LoggingFormat.JSON,
         )
-        role.add_to_policy(
-            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[sale_admin.function_arn])
-        )
+        role.add_to_policy(iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[sale_admin.function_arn]))
         framework_logs = log_group(self, "FrameworkLog", environment=environment)
-        provider = custom_resources.Provider(
-            self, "Provider", on_event_handler=handler, log_group=framework_logs
-        )
+        provider = custom_resources.Provider(self, "Provider", on_event_handler=handler, log_group=framework_logs)
         self.resource = CustomResource(
             self,
             "Schema",

@@ -18,9 +18,7 @@ class Network(Construct):
             max_azs=2,
             nat_gateways=0,
             subnet_configuration=[
-                ec2.SubnetConfiguration(
-                    name="isolated", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=22
-                )
+                ec2.SubnetConfiguration(name="isolated", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=22)
             ],
             # The rule-less default group would need a custom resource of its own; nothing here uses that group.
             restrict_default_security_group=False,
@@ -35,14 +33,13 @@ class Network(Construct):
         self._allow(self.functions, self.redis, REDIS)
         self._allow(self.functions, self.endpoints, HTTPS)
         # proxy -> database is not here: the proxy's target adds it, and EC2 refuses the same rule twice.
-        # reserve and reconcile send to queues; reconcile publishes roll-back notices. Nothing else is called from inside.
+        # reserve and reconcile send to queues; reconcile publishes roll-back notices. Nothing else is
+        # called from inside.
         for name, service in (
             ("Sqs", ec2.InterfaceVpcEndpointAwsService.SQS),
             ("Sns", ec2.InterfaceVpcEndpointAwsService.SNS),
         ):
-            self.vpc.add_interface_endpoint(
-                name, service=service, open=False, security_groups=[self.endpoints]
-            )
+            self.vpc.add_interface_endpoint(name, service=service, open=False, security_groups=[self.endpoints])
 
     def _group(self, name: str, description: str) -> ec2.SecurityGroup:
         return ec2.SecurityGroup(

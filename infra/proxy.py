@@ -15,7 +15,8 @@ from infra.network import MYSQL, Network
 class Proxy(Construct):
     """The only way to the database: TLS, IAM from end to end, and no password in any function.
 
-    `seckill_app` is authenticated by IAM at the proxy and by the proxy at the server. The master user, whose password RDS
+    `seckill_app` is authenticated by IAM at the proxy and by the proxy at the server. The master user,
+    whose password RDS
     keeps, is authenticated by IAM at the proxy too; the proxy alone reads the secret.
     """
 
@@ -45,7 +46,8 @@ class Proxy(Construct):
             default_auth_scheme=rds.DefaultAuthScheme.IAM_AUTH,
             require_tls=True,
             max_connections_percent=environment.database.proxy_percent,
-            # A caller waits at most a second for the database (docs/protocol.md 4), so the proxy does not make it wait longer.
+            # A caller waits at most a second for the database (docs/protocol.md 4), so the proxy does not
+            # make it wait longer.
             borrow_timeout=Duration.seconds(1),
             vpc=network.vpc,
             vpc_subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED),

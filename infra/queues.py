@@ -72,8 +72,9 @@ class Queues(Construct):
         self.reconcile = WorkQueue(
             self, "Reconcile", consumer_timeout_seconds=reconcile_timeout_seconds, retention=Duration.hours(1)
         )
-        # EventBridge's finest rate is a minute; the delayed copy of each tick is the beat in between. Beats are worthless
-        # soon after, but must outlive RECEIVES visibility time-outs to become dead letters that somebody sees.
+        # EventBridge's finest rate is a minute; the delayed copy of each tick is the beat in between. Beats
+        # are worthless soon after, but must outlive RECEIVES visibility time-outs to become dead letters
+        # that somebody sees.
         self.beat = WorkQueue(
             self,
             "Beat",

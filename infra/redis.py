@@ -42,7 +42,8 @@ _VERSION = {"valkey": ("8.1", "valkey8"), "redis": ("7.1", "redis7")}
 
 
 class RedisCopy(Construct):
-    """A primary and a replica in another zone, TLS, one user authenticated by IAM who may only run the sale's scripts."""
+    """A primary and a replica in another zone, TLS, one user authenticated by IAM who may only run the
+    sale's scripts."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, environment: Environment, network: Network, user: str
@@ -80,9 +81,7 @@ class RedisCopy(Construct):
             snapshot_retention_limit=self._config.snapshot_days,
         )
         # Never "Snapshot": MySQL is the truth and a rebuild loads Redis from it, so a last snapshot would only cost.
-        self._group.apply_removal_policy(
-            RemovalPolicy.RETAIN if environment.keep_data else RemovalPolicy.DESTROY
-        )
+        self._group.apply_removal_policy(RemovalPolicy.RETAIN if environment.keep_data else RemovalPolicy.DESTROY)
         acknowledge(
             self._group,
             (
@@ -110,11 +109,7 @@ class RedisCopy(Construct):
     @property
     def node_ids(self) -> tuple[str, ...]:
         """CacheClusterId of every node: ElastiCache has metrics by node, not by group."""
-        shards = (
-            [f"-{shard:04d}" for shard in range(1, self._config.shards + 1)]
-            if self._config.cluster_mode
-            else [""]
-        )
+        shards = [f"-{shard:04d}" for shard in range(1, self._config.shards + 1)] if self._config.cluster_mode else [""]
         return tuple(f"{self._group.ref}{shard}-{node:03d}" for shard in shards for node in (1, 2))
 
     def grant_connect(self, grantee: iam.IGrantable) -> None:
@@ -158,7 +153,8 @@ class RedisCopy(Construct):
                 authentication_mode={"Type": "iam"},
             )
         ]
-        # A Valkey group needs no default user and then admits none; a Redis OSS group must have one, so it gets a dead one.
+        # A Valkey group needs no default user and then admits none; a Redis OSS group must have one, so it
+        # gets a dead one.
         if self._config.engine == "redis":
             members.append(
                 elasticache.CfnUser(

@@ -11,9 +11,7 @@ from constructs import Construct
 class Schedule(Construct):
     """EventBridge ticks once a minute: one target is the function, the other a queue that hands it over 30 s later."""
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, reconcile: lambda_.IFunction, beat: sqs.IQueue
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, reconcile: lambda_.IFunction, beat: sqs.IQueue) -> None:
         super().__init__(scope, construct_id)
         events.Rule(
             self,
@@ -28,7 +26,5 @@ class Schedule(Construct):
             self,
             "EveryHalfHour",
             schedule=events.Schedule.rate(Duration.minutes(30)),
-            targets=[
-                targets.LambdaFunction(reconcile, event=events.RuleTargetInput.from_object({"job": "audit"}))
-            ],
+            targets=[targets.LambdaFunction(reconcile, event=events.RuleTargetInput.from_object({"job": "audit"}))],
         )

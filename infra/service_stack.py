@@ -22,9 +22,7 @@ from infra.topics import Topics
 class ServiceStack(Stack):
     """Everything that a new version of the code may replace."""
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, environment: Environment, data: DataStack
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, environment: Environment, data: DataStack) -> None:
         super().__init__(scope, construct_id, description="Seckill: API, functions, queues, dashboard")
         topics = Topics(self, "Topics", environment=environment)
         queues = Queues(

@@ -11,7 +11,8 @@ from infra.config import Environment
 
 
 class Topics(Construct):
-    """Both take messages over TLS only and are encrypted with a key that CloudWatch may use (the account's own it may not)."""
+    """Both take messages over TLS only and are encrypted with a key that CloudWatch may use (the account's
+    own it may not)."""
 
     def __init__(self, scope: Construct, construct_id: str, *, environment: Environment) -> None:
         super().__init__(scope, construct_id)

@@ -1,4 +1,5 @@
-"""The custom resource's handler: runs sale_admin's `migrate` on create and update, and fails the deployment if it fails.
+"""The custom resource's handler: runs sale_admin's `migrate` on create and update, and fails the
+deployment if it fails.
 
 It runs on Lambda with the runtime's own boto3, outside the VPC: the Lambda API needs no endpoint from there.
 """

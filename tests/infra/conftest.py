@@ -1,4 +1,5 @@
-"""One synth for each configuration, shared by every test of the run; Lambda code is not built for the template tests."""
+"""One synth for each configuration, shared by every test of the run; Lambda code is not built for the
+template tests."""
 
 import functools
 from typing import Any

@@ -16,8 +16,7 @@ ROUTES = {
 
 def _routes(deployment: Deployment) -> dict[str, dict[str, Any]]:
     return {
-        route.properties["RouteKey"]: route.properties
-        for route in deployment.resources("AWS::ApiGatewayV2::Route")
+        route.properties["RouteKey"]: route.properties for route in deployment.resources("AWS::ApiGatewayV2::Route")
     }
 
 

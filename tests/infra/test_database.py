@@ -99,8 +99,7 @@ def test_the_connection_budget_is_what_the_templates_say(deployment: Deployment)
     holds = {"reserve": 1, "land_order": 1, "reconcile": 2, "sale_admin": 2}
     if deployment.environment.functions.limit_concurrency:
         functions = sum(
-            each * deployment.function(name).properties["ReservedConcurrentExecutions"]
-            for name, each in holds.items()
+            each * deployment.function(name).properties["ReservedConcurrentExecutions"] for name, each in holds.items()
         )
     else:
         functions = max(holds.values()) * deployment.environment.functions.account_concurrency

@@ -15,9 +15,7 @@ TIMEOUTS_SECONDS = {"reserve": 5, "land_order": 10, "reconcile": 60, "sale_admin
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_function_runs_python_3_13_on_the_configured_architecture(
-    deployment: Deployment, name: str
-) -> None:
+def test_a_function_runs_python_3_13_on_the_configured_architecture(deployment: Deployment, name: str) -> None:
     function = deployment.function(name).properties
     assert function["Runtime"] == "python3.13"
     assert function["Architectures"] == [deployment.environment.functions.architecture]

@@ -49,9 +49,7 @@ def test_only_what_has_no_resource_is_granted_on_all(deployment: Deployment, nam
             assert _actions(statement) <= WITHOUT_RESOURCE
         for resource in _resources(statement):
             if resource.endswith(":*/*"):
-                assert (
-                    _actions(statement) == NETWORK
-                )  # whose ids nobody knows before, as Lambda's documentation says
+                assert _actions(statement) == NETWORK  # whose ids nobody knows before, as Lambda's documentation says
             elif "*" in resource:
                 assert resource == "*"
 

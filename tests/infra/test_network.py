@@ -26,17 +26,16 @@ def test_only_sqs_and_sns_have_endpoints_and_only_the_functions_reach_them(deplo
         assert endpoint.properties["PrivateDnsEnabled"] is True
         [group] = endpoint.properties["SecurityGroupIds"]
         group_id = group["Fn::GetAtt"][0]
-        assert [
-            (rule["source"], rule["port"]) for rule in _ingress(deployment) if rule["target"] == group_id
-        ] == [(_group(deployment, "The Lambda functions"), 443)]
+        assert [(rule["source"], rule["port"]) for rule in _ingress(deployment) if rule["target"] == group_id] == [
+            (_group(deployment, "The Lambda functions"), 443)
+        ]
 
 
 def test_the_only_ways_are_functions_to_proxy_redis_and_endpoints_and_proxy_to_database(
     deployment: Deployment,
 ) -> None:
     names = {
-        group.id: group.properties["GroupDescription"]
-        for group in deployment.resources("AWS::EC2::SecurityGroup")
+        group.id: group.properties["GroupDescription"] for group in deployment.resources("AWS::EC2::SecurityGroup")
     }
     ways = [(names[rule["source"]], names[rule["target"]]) for rule in _ingress(deployment)]
     # Each once: EC2 refuses a rule that is already there.

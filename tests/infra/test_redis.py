@@ -41,9 +41,7 @@ def test_nothing_is_ever_evicted(deployment: Deployment) -> None:
         group["CacheParameterGroupFamily"]
         == {"valkey": "valkey8", "redis": "redis7"}[deployment.environment.redis.engine]
     )
-    assert group["Properties"].get("cluster-enabled") == (
-        "yes" if deployment.environment.redis.cluster_mode else None
-    )
+    assert group["Properties"].get("cluster-enabled") == ("yes" if deployment.environment.redis.cluster_mode else None)
 
 
 def test_the_user_is_authenticated_by_iam_and_confined_to_the_sales_keys(deployment: Deployment) -> None:
@@ -53,9 +51,7 @@ def test_the_user_is_authenticated_by_iam_and_confined_to_the_sales_keys(deploym
     assert app["UserId"] == app["UserName"]  # IAM insists
     words = app["AccessString"].split()
     assert words[:4] == ["on", "~seckill:*", "resetchannels", "-@all"]
-    assert not [word for word in words if "@" in word and word != "-@all"], (
-        "commands by name, not by category"
-    )
+    assert not [word for word in words if "@" in word and word != "-@all"], "commands by name, not by category"
     dangerous = {
         "+flushall",
         "+flushdb",

@@ -52,17 +52,13 @@ def test_every_acknowledged_finding_exists(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(RuntimeError, match="ValidationFailed"):
             app.synth()
         report = json.loads((folder / "validation-report.json").read_text())
-        reported |= {
-            found["ruleName"] for plugin in report["pluginReports"] for found in plugin["violations"]
-        }
+        reported |= {found["ruleName"] for plugin in report["pluginReports"] for found in plugin["violations"]}
     assert reported == acknowledged
 
 
 def test_cfn_lint_finds_nothing(deployments: Any) -> None:
     templates = [
-        str(template)
-        for name in CONFIGURATIONS
-        for template in deployments(name).folder.glob("*.template.json")
+        str(template) for name in CONFIGURATIONS for template in deployments(name).folder.glob("*.template.json")
     ]
     assert len(templates) == 2 * len(CONFIGURATIONS)
     done = subprocess.run(

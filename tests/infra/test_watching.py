@@ -184,7 +184,5 @@ def test_three_queries_are_saved_with_the_stack(deployment: Deployment) -> None:
 
 
 def _dashboard(deployment: Deployment) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(
-        text(deployment.one("AWS::CloudWatch::Dashboard").properties["DashboardBody"])
-    )
+    body: dict[str, Any] = json.loads(text(deployment.one("AWS::CloudWatch::Dashboard").properties["DashboardBody"]))
     return body
