@@ -4,12 +4,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from infra.redis import ACCESS, SCRIPT_COMMANDS
+from infra.redis import SALE_COMMANDS
 from tests.infra.deployment import Deployment, text
 
-LUA = Path(__file__).parents[2] / "layers" / "seckill" / "python" / "seckill" / "lua"
+SHARED = Path(__file__).parents[2] / "layers" / "seckill" / "python" / "seckill"
 
 
 def test_a_replica_in_another_zone_takes_over_by_itself(deployment: Deployment) -> None:
@@ -92,17 +90,12 @@ def test_the_url_follows_the_cluster(deployment: Deployment) -> None:
     assert url.endswith("&cluster=true") is clustered
 
 
-def test_the_scripts_call_only_what_the_user_may() -> None:
-    scripts = sorted(LUA.glob("*.lua"))
-    if not scripts:
-        pytest.skip("no Lua script yet")
-    called = {
-        name.lower()
-        for script in scripts
-        for name in re.findall(r"""redis\.p?call\(\s*['"](\w+)['"]""", script.read_text())
-    }
-    assert called == set(SCRIPT_COMMANDS)
-    assert {f"+{name}" for name in called} <= set(ACCESS.split())
+def test_the_user_may_call_what_the_code_calls_and_nothing_else() -> None:
+    scripts = "".join(script.read_text() for script in sorted((SHARED / "lua").glob("*.lua")))
+    adapter = (SHARED / "adapters" / "redis.py").read_text()
+    called = re.findall(r"""redis\.p?call\(\s*['"](\w+)['"]""", scripts)
+    called += re.findall(r"""_command\(\s*['"](\w+)['"]""", adapter)
+    assert {name.lower() for name in called} == set(SALE_COMMANDS)
 
 
 def _environment(deployment: Deployment) -> dict[str, Any]:
