@@ -58,12 +58,12 @@ class Functions(Construct):
     def _stores(self) -> dict[str, str]:
         return {"database_url": self._data.proxy.url(), "redis_url": self._data.redis.url}
 
-    def _queue_urls(self) -> dict[str, str]:
-        queues = self._queues
+    def _repairs(self) -> dict[str, str]:
+        """What reconcile and sale_admin are told beside the stores."""
         return {
-            "landing_queue_url": queues.landing.queue.queue_url,
-            "landing_dlq_url": queues.landing.dead_letters.queue_url,
-            "reconcile_queue_url": queues.reconcile.queue.queue_url,
+            "landing_queue_url": self._queues.landing.queue.queue_url,
+            "landing_dlq_url": self._queues.landing.dead_letters.queue_url,
+            "stale_after_seconds": str(STALE_AFTER_SECONDS),
         }
 
     def _make(
@@ -93,17 +93,20 @@ class Functions(Construct):
         return function
 
     def _reserve(self) -> lambda_.Function:
-        config, urls = self._environment.functions, self._queue_urls()
+        config, queues = self._environment.functions, self._queues
         function = self._make(
             "Reserve",
             name="reserve",
-            settings={name: urls[name] for name in ("landing_queue_url", "reconcile_queue_url")},
+            settings={
+                "landing_queue_url": queues.landing.queue.queue_url,
+                "reconcile_queue_url": queues.reconcile.queue.queue_url,
+            },
             timeout_seconds=RESERVE_TIMEOUT_SECONDS,
             concurrency=config.reserve_concurrency,
             memory_mib=config.reserve_memory_mib,
         )
-        self._queues.landing.queue.grant_send_messages(function)
-        self._queues.reconcile.queue.grant_send_messages(function)
+        queues.landing.queue.grant_send_messages(function)
+        queues.reconcile.queue.grant_send_messages(function)
         # The API calls an alias, since only a version can be kept warm.
         self.reserve_live = lambda_.Alias(
             self,
@@ -139,8 +142,7 @@ class Functions(Construct):
             "Reconcile",
             name="reconcile",
             settings={
-                **self._queue_urls(),
-                "stale_after_seconds": str(STALE_AFTER_SECONDS),
+                **self._repairs(),
                 "landing_attempts": str(LANDING_ATTEMPTS),
                 "notice_topic_arn": self._topics.notices.topic_arn,
             },
@@ -149,7 +151,6 @@ class Functions(Construct):
         )
         self._queues.landing.queue.grant(function, "sqs:GetQueueAttributes")  # its depth is one of the accounts
         self._queues.landing.dead_letters.grant_consume_messages(function)
-        self._queues.reconcile.queue.grant_send_messages(function)
         self._topics.grant_notify(function)
         for work in (self._queues.reconcile, self._queues.beat):
             self._wake(function, work)
@@ -166,7 +167,7 @@ class Functions(Construct):
             "SaleAdmin",
             name="sale_admin",
             settings={
-                **self._queue_urls(),
+                **self._repairs(),
                 "migration_database_url": self._data.proxy.url(MASTER_USER),
             },
             timeout_seconds=SALE_ADMIN_TIMEOUT_SECONDS,
@@ -175,7 +176,6 @@ class Functions(Construct):
         self._data.proxy.grant_master(function)  # the only function that may be the master user
         self._queues.landing.queue.grant(function, "sqs:GetQueueAttributes")
         self._queues.landing.dead_letters.grant_consume_messages(function)
-        self._queues.reconcile.queue.grant_send_messages(function)
         function.configure_async_invoke(retry_attempts=0, on_failure=destinations.SqsDestination(self._queues.failures))
         return function
 

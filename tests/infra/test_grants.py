@@ -28,8 +28,8 @@ EVERY = OWN_LOG | TRACES | NETWORK | DESCRIBE | STORES
 GRANTS = {
     "reserve": EVERY | SEND,
     "land_order": EVERY | CONSUME,
-    "reconcile": EVERY | CONSUME | SEND | {"sns:Publish", "kms:GenerateDataKey", "kms:Decrypt"},
-    "sale_admin": EVERY | CONSUME | SEND,
+    "reconcile": EVERY | CONSUME | {"sns:Publish", "kms:GenerateDataKey", "kms:Decrypt"},
+    "sale_admin": EVERY | CONSUME,
 }
 # AWS knows no resource for them: the service authorization reference lists only "*".
 WITHOUT_RESOURCE = TRACES | DESCRIBE

@@ -16,7 +16,7 @@ WORK = {
 
 
 def _queue(deployment: Deployment, name: str) -> Resource:
-    """By what refers to it: a setting of reconcile, or the schedule's message."""
+    """By what refers to it: a setting of a function, or the schedule's message."""
     if name == "beat":
         [target] = [
             target
@@ -25,8 +25,8 @@ def _queue(deployment: Deployment, name: str) -> Resource:
             if json.loads(target.get("Input", "{}")) == {"job": "beat"}
         ]
         return deployment.by_id(target["Arn"]["Fn::GetAtt"][0])
-    variables = deployment.function("reconcile").properties["Environment"]["Variables"]
-    return deployment.by_id(variables[name]["Ref"])
+    teller = "reserve" if name == "RECONCILE_QUEUE_URL" else "reconcile"
+    return deployment.by_id(deployment.function(teller).properties["Environment"]["Variables"][name]["Ref"])
 
 
 def _dead_letters(deployment: Deployment, queue: Resource) -> Resource:
