@@ -28,8 +28,8 @@ EVERY = OWN_LOG | TRACES | NETWORK | DESCRIBE | STORES
 GRANTS = {
     "reserve": EVERY | SEND,
     "land_order": EVERY | CONSUME,
-    "reconcile": EVERY | CONSUME | {"sns:Publish", "kms:GenerateDataKey", "kms:Decrypt"},
-    "sale_admin": EVERY | CONSUME,
+    "reconcile": EVERY | CONSUME | SEND | {"sns:Publish", "kms:GenerateDataKey", "kms:Decrypt"},
+    "sale_admin": EVERY | CONSUME | SEND,
 }
 # AWS knows no resource for them: the service authorization reference lists only "*".
 WITHOUT_RESOURCE = TRACES | DESCRIBE
@@ -59,6 +59,18 @@ def test_reserve_sends_to_the_two_queues_and_reads_none(deployment: Deployment) 
     urls = deployment.function("reserve").properties["Environment"]["Variables"]
     allowed = {resource.strip("<>").split(".")[0] for s in sends for resource in _resources(s)}
     assert allowed == {urls["LANDING_QUEUE_URL"]["Ref"], urls["RECONCILE_QUEUE_URL"]["Ref"]}
+
+
+def test_reconcile_and_sale_admin_send_only_what_failed_asynchronously(deployment: Deployment) -> None:
+    for name in ("reconcile", "sale_admin"):
+        function = deployment.function(name)
+        [destination] = [
+            config.properties["DestinationConfig"]["OnFailure"]["Destination"]
+            for config in deployment.resources("AWS::Lambda::EventInvokeConfig")
+            if config.properties["FunctionName"] == {"Ref": function.id}
+        ]
+        sends = [s for s in _statements(deployment, name) if "sqs:SendMessage" in _actions(s)]
+        assert [resource for s in sends for resource in _resources(s)] == [text(destination)]
 
 
 def test_redis_is_granted_for_this_group_and_this_user_only(deployment: Deployment) -> None:
