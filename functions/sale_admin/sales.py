@@ -14,6 +14,7 @@ from functions.sale_admin.stores import Stores
 from seckill.adapters.mysql import Row
 from seckill.adapters.redis import RedisError
 from seckill.domain.sale import LARGEST_EXACT_INTEGER, iso_time
+from seckill.protocol.app_user import grant_app_user
 from seckill.protocol.change_sale import archive_sale, close_sale, reopen_sale, top_up
 from seckill.protocol.migrate import MigrationBusy, migrate
 from seckill.protocol.open_sale import AlreadyOpen, Offer, open_sale
@@ -27,9 +28,11 @@ Answer = dict[str, Any]
 
 
 def run_migrate(stores: Stores, arguments: Arguments) -> Answer:
-    """Bring the schema to this version."""
+    """Bring the schema to this version, and let the functions' user use its tables."""
     try:
-        migrated = migrate(stores.database)
+        migrated = migrate(stores.migrator)
+        if stores.app_user:
+            grant_app_user(stores.migrator, stores.app_user)
     except MigrationBusy as error:
         raise Refusal("MIGRATION_RUNNING", str(error)) from None
     return {"version": migrated.version, "applied": migrated.applied, "warnings": migrated.warnings}

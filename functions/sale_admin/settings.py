@@ -13,3 +13,5 @@ class Settings:
     landing_dlq_url: str
     # Age in seconds from which a row at status 1 counts into the gap.
     stale_after_seconds: int = 120
+    # Where `migrate` connects as the master user; on AWS alone, where the functions' user may not change tables.
+    migration_database_url: str = ""
