@@ -16,9 +16,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pymysql
 from pymysql.cursors import DictCursor
 
+from seckill.adapters.environment import from_environment
+from seckill.adapters.iam_tokens import Role, Token, database_token
 from seckill.domain.deadline import Deadline
 
-DUPLICATE, LOCK_TIMEOUT, DEADLOCK = 1062, 1205, 1213
+ACCESS_DENIED, DUPLICATE, LOCK_TIMEOUT, DEADLOCK = 1045, 1062, 1205, 1213
 # Errors that name a row: its data will never fit, however often it is tried (docs/protocol.md 6.1).
 ROW_CODES = frozenset({1048, DUPLICATE, 1264, 1366, 1406, 1451, 1452, 1644, 3819, 4025})
 # The connection is gone, was never had, or leads to a server that is no longer the primary (1290, 1792, 1836).
@@ -245,25 +247,49 @@ def _dialled(host: str, port: int, owner: Database) -> socket.socket:
 
 
 def _connect(url: str, owner: Database) -> _Connection:
-    parts = urlsplit(url)
-    tls = parse_qs(parts.query).get("tls") == ["true"]
+    """A connection; one that IAM refuses is tried once more with a password signed afresh (nothing was sent yet)."""
     try:
-        return _Connection(
-            owner,
-            host=parts.hostname or "127.0.0.1",
-            port=parts.port or 3306,
-            user=unquote(parts.username or ""),
-            password=unquote(parts.password or "").encode(),  # PyMySQL would encode a text as Latin-1
-            database=parts.path.strip("/"),
-            charset="utf8mb4",
-            autocommit=True,
-            # An empty or missing context means "encrypt if the server likes, believe anybody".
-            ssl=ssl.create_default_context() if tls else None,
-            ssl_disabled=not tls,
-        )
+        try:
+            return _open(url, owner)
+        except pymysql.OperationalError as error:
+            if error.args[0] != ACCESS_DENIED or not _signed(url):
+                raise
+            _token(url).refused()
+            return _open(url, owner)
     except (pymysql.MySQLError, OSError) as error:
         failure = _classified(error, "connect")
         raise failure if isinstance(failure, Unreachable) else Unreachable(failure.code, str(failure)) from error
+
+
+def _open(url: str, owner: Database) -> _Connection:
+    parts = urlsplit(url)
+    tls = parse_qs(parts.query).get("tls") == ["true"]
+    return _Connection(
+        owner,
+        host=parts.hostname or "127.0.0.1",
+        port=parts.port or 3306,
+        user=unquote(parts.username or ""),
+        # PyMySQL would encode a text as Latin-1.
+        password=(_token(url).text() if _signed(url) else unquote(parts.password or "")).encode(),
+        database=parts.path.strip("/"),
+        charset="utf8mb4",
+        autocommit=True,
+        # An empty or missing context means "encrypt if the server likes, believe anybody".
+        ssl=ssl.create_default_context() if tls else None,
+        ssl_disabled=not tls,
+    )
+
+
+def _signed(url: str) -> bool:
+    return parse_qs(urlsplit(url).query).get("auth") == ["iam"]
+
+
+@cache
+def _token(url: str) -> Token:
+    """The password of this URL's user, signed with the function's role: one for all connections of the container."""
+    parts = urlsplit(url)
+    host, port, user = parts.hostname or "", parts.port or 3306, unquote(parts.username or "")
+    return Token(lambda: database_token(from_environment(Role), host=host, port=port, user=user))
 
 
 def _classified(error: BaseException, name: str) -> DatabaseError:

@@ -20,6 +20,8 @@ from redis.cluster import RedisCluster
 from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
+from seckill.adapters.environment import from_environment
+from seckill.adapters.iam_tokens import Role, Token, redis_token
 from seckill.domain.deadline import Deadline
 from seckill.domain.reservation import Deduction, Hold
 from seckill.domain.sale import LARGEST_EPOCH_LEAD, LARGEST_EXACT_INTEGER, SaleView
@@ -305,7 +307,7 @@ def _bounded(base: type[Any], owner: Redis) -> type[Any]:
 
         def connect(self) -> None:
             try:
-                super().connect()
+                self._connect_signed()
             except (redis.ConnectionError, redis.TimeoutError) as error:
                 raise _NotConnected(str(error)) from error
 
@@ -317,6 +319,16 @@ def _bounded(base: type[Any], owner: Redis) -> type[Any]:
                 self.send_command("PING", check_health=False)
                 self.read_response()
 
+        def _connect_signed(self) -> None:
+            try:
+                super().connect()
+            except redis.AuthenticationError:
+                # A clock or a key may have moved: once more with a password signed afresh, nothing was sent yet.
+                if not isinstance(self.credential_provider, _SignedByRole):
+                    raise
+                self.credential_provider.token.refused()
+                super().connect()
+
         def send_packed_command(self, command: Any, check_health: bool = True) -> None:
             self.update_current_socket_timeout(self.socket_timeout)
             super().send_packed_command(command, check_health=check_health)
@@ -324,12 +336,32 @@ def _bounded(base: type[Any], owner: Redis) -> type[Any]:
     return BoundedConnection
 
 
+class _SignedByRole(redis.CredentialProvider):
+    """The user, and a password signed with the function's role for one replication group."""
+
+    def __init__(self, user: str, replication_group: str) -> None:
+        self._user = user
+        self.token = Token(lambda: redis_token(from_environment(Role), replication_group=replication_group, user=user))
+
+    def get_credentials(self) -> tuple[str, str]:
+        """For the handshake of a new connection."""
+        return self._user, self.token.text()
+
+
+def _credentials(url: str) -> dict[str, Any]:
+    parts = urlsplit(url)
+    user = unquote(parts.username) if parts.username else None
+    options = parse_qs(parts.query)
+    if user and options.get("auth") == ["iam"]:
+        return {"credential_provider": _SignedByRole(user, options["cache"][0])}
+    return {"username": user, "password": unquote(parts.password) if parts.password else None}
+
+
 def _client(url: str, owner: Redis) -> Any:
     parts = urlsplit(url)
     options = parse_qs(parts.query)
     settings: dict[str, Any] = {
-        "username": unquote(parts.username) if parts.username else None,
-        "password": unquote(parts.password) if parts.password else None,
+        **_credentials(url),
         "connection_class": _bounded(redis.SSLConnection if parts.scheme == "rediss" else redis.Connection, owner),
         "protocol": 2,
         "driver_info": None,
