@@ -5,6 +5,7 @@ import sys
 from aws_cdk import App, Tags, Validations
 from cdk_nag import AwsSolutionsChecks
 
+from infra.bundling import find_python
 from infra.config import ConfigurationError, Environment, environment_from_context
 from infra.data_stack import DataStack
 from infra.service_stack import ServiceStack
@@ -36,7 +37,11 @@ def build(app: App, environment: Environment) -> None:
 def main() -> int:
     app = App(context=FLAGS)
     try:
-        build(app, environment_from_context(app.node.get_all_context()))
+        context = app.node.get_all_context()
+        # Empty for commands that need no code, such as `cdk destroy`.
+        if context.get("aws:cdk:bundling-stacks") != []:
+            find_python()
+        build(app, environment_from_context(context))
     except ConfigurationError as error:
         print(error, file=sys.stderr)
         return 2

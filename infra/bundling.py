@@ -11,9 +11,9 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import jsii
 from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling
@@ -32,26 +32,29 @@ _PLATFORM = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28
 
 def dependencies(architecture: str) -> lambda_.Code:
     """The locked wheels for this architecture, at /opt/python."""
+    return _code(
+        REQUIREMENTS.parent,
+        {"requirements.txt": REQUIREMENTS},
+        lambda out: build_dependencies(out, architecture),
+        architecture,
+    )
 
-    def build(out: Path) -> None:
-        target = out / "python"
-        _run(
-            *("uv", "pip", "install", "--quiet", "--target", str(target), "--requirement", str(REQUIREMENTS)),
-            *("--require-hashes", "--no-deps", "--only-binary", ":all:", "--link-mode", "copy"),
-            *("--python", find_python(), "--python-version", PYTHON_VERSION),
-            *("--python-platform", _PLATFORM[architecture]),
-        )
-        # What differs between machines and serves nobody on Lambda.
-        shutil.rmtree(target / "bin", ignore_errors=True)
-        for leftover in (
-            target / ".lock",
-            *target.glob("*.dist-info/RECORD"),
-            *target.glob("*.dist-info/direct_url.json"),
-        ):
-            leftover.unlink(missing_ok=True)
-        _compile(out, "/opt")
 
-    return _code(REQUIREMENTS.parent, {"requirements.txt": REQUIREMENTS}, build, architecture)
+def build_dependencies(out: Path, architecture: str) -> None:
+    """Fill `out` with what the layer holds."""
+    target = out / "python"
+    _run(
+        *("uv", "pip", "install", "--quiet", "--target", str(target), "--requirement", str(REQUIREMENTS)),
+        *("--require-hashes", "--no-deps", "--only-binary", ":all:", "--link-mode", "copy"),
+        *("--python", find_python(), "--python-version", PYTHON_VERSION),
+        *("--python-platform", _PLATFORM[architecture]),
+    )
+    # What differs between machines and serves nobody on Lambda.
+    shutil.rmtree(target / "bin", ignore_errors=True)
+    for pattern in (".lock", "*.dist-info/RECORD", "*.dist-info/direct_url.json"):
+        for leftover in target.glob(pattern):
+            leftover.unlink()
+    _compile(out, "/opt")
 
 
 def shared_code() -> lambda_.Code:
@@ -78,6 +81,7 @@ def function_code(name: str) -> lambda_.Code:
     return _code(FUNCTIONS / name, files, build)
 
 
+@cache
 def find_python() -> str:
     """The interpreter of Lambda's version, from PATH, pyenv or uv. Raises ConfigurationError if there is none."""
     for candidate in _pythons():
@@ -122,7 +126,7 @@ def _pythons() -> Iterator[str]:
 class _Local:
     """Calls `build` instead of a container."""
 
-    def __init__(self, build: Any) -> None:
+    def __init__(self, build: Callable[[Path], None]) -> None:
         self._build = build
 
     def try_bundle(self, output_dir: str, *_args: object, **_kwargs: object) -> bool:
@@ -130,16 +134,18 @@ class _Local:
         return True
 
 
-def _code(source: Path, files: Mapping[str, Path], build: Any, architecture: str = "") -> lambda_.Code:
+def _code(
+    source: Path, files: Mapping[str, Path], build: Callable[[Path], None], architecture: str = ""
+) -> lambda_.Code:
     return lambda_.Code.from_asset(
         str(source),
         asset_hash_type=AssetHashType.CUSTOM,
-        asset_hash=_hash(files, architecture),
+        asset_hash=inputs_hash(files, architecture),
         bundling=BundlingOptions(image=DockerImage.from_registry("never-used"), local=_Local(build)),
     )
 
 
-def _hash(files: Mapping[str, Path], architecture: str) -> str:
+def inputs_hash(files: Mapping[str, Path], architecture: str) -> str:
     """Of the inputs, not of the result: the same on every machine, whatever its Python's patch version or its clock."""
     digest = hashlib.sha256()
     recipe = Path(__file__).read_bytes()
