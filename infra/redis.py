@@ -16,7 +16,7 @@ SALE_COMMANDS = (
     *("sadd", "smismember", "srem", "time"),
 )
 # What the client calls around them: the handshake, the scripts themselves, and the cluster's map.
-CLIENT_COMMANDS = ("auth", "ping", "select", "evalsha", "script|load", "cluster|slots", "command")
+CLIENT_COMMANDS = ("auth", "ping", "select", "eval", "evalsha", "cluster|slots", "command")
 ACCESS = " ".join(
     (
         "on",
