@@ -10,7 +10,7 @@ from typing import Any
 
 CONFIGURATIONS: dict[str, dict[str, str]] = {
     "dev": {"env": "dev"},
-    "prod": {"env": "prod", "alarm_email": "on-call@shop.example"},
+    "prod": {"env": "prod", "alarm_email": "on-call@shop.example", "functions.reserve_provisioned": "20"},
     "prod-aurora-cluster-x86": {
         "env": "prod",
         "database.engine": "aurora",

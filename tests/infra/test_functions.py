@@ -84,8 +84,8 @@ def test_concurrency_is_reserved_in_prod_and_can_be_switched_off(prod: Deploymen
     assert not any("ReservedConcurrentExecutions" in dev.function(name).properties for name in NAMES)
 
 
-def test_reserve_is_kept_warm_in_prod(prod: Deployment, dev: Deployment) -> None:
-    config = {"ProvisionedConcurrentExecutions": prod.environment.functions.reserve_provisioned}
+def test_reserve_is_kept_warm_where_configured(prod: Deployment, dev: Deployment) -> None:
+    config = {"ProvisionedConcurrentExecutions": 20}
     assert prod.one("AWS::Lambda::Alias").properties["ProvisionedConcurrencyConfig"] == config
     assert "ProvisionedConcurrencyConfig" not in dev.one("AWS::Lambda::Alias").properties
 
