@@ -277,10 +277,7 @@ def environment_from_context(context: Mapping[str, object]) -> Environment:
             kind = typing.get_type_hints(Environment)[section]
             changes[section][name_in_section] = _typed(kind, name_in_section, value)
     base = ENVIRONMENTS[name]
-    sections = {
-        section: dataclasses.replace(getattr(base, section), **changes[section])  # type: ignore[type-var]
-        for section in _SECTIONS
-    }
+    sections = {section: dataclasses.replace(getattr(base, section), **changes[section]) for section in _SECTIONS}
     return dataclasses.replace(base, **sections, **changes[""])  # type: ignore[arg-type]
 
 

@@ -91,9 +91,9 @@ def page() -> str:
         [
             "# What it costs",
             "",
-            f"Computed by `python -m infra.cost` from `infra/prices.toml`: on-demand list prices in {PRICES['region']},",
-            f"noted on {PRICES['noted']}, in US dollars, without free tiers. Traffic between zones and to the",
-            "internet, and Cognito above its free users, come on top. What a request takes is assumed, not measured there.",
+            "Computed by `python -m infra.cost` from `infra/prices.toml`: on-demand list prices in",
+            f"{PRICES['region']}, noted on {PRICES['noted']}, in US dollars, without free tiers. Traffic between",
+            "zones and to the internet, and Cognito above its free users, come on top. A request's time is assumed.",
             "",
             *_section("At rest, a month", at_rest),
             *_section("By a million requests", by_million),

@@ -6,6 +6,7 @@ It runs on Lambda with the runtime's own boto3, outside the VPC: the Lambda API 
 
 import json
 import os
+from typing import Any
 
 import boto3
 from botocore.config import Config
@@ -14,7 +15,7 @@ from botocore.config import Config
 _CONFIG = Config(read_timeout=840, retries={"total_max_attempts": 1})
 
 
-def handler(event, _context):
+def handler(event: dict[str, Any], _context: object) -> dict[str, str]:
     if event["RequestType"] == "Delete":
         return {}  # the tables go, or stay, with the database
     answer = boto3.client("lambda", config=_CONFIG).invoke(
