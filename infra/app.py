@@ -15,6 +15,8 @@ from infra.service_stack import ServiceStack
 FLAGS = {
     "@aws-cdk/aws-iam:minimizePolicies": True,
     "@aws-cdk/core:checkSecretUsage": True,
+    # The data stack may not drop what the service stack still uses.
+    "@aws-cdk/core:defaultCrossStackReferences": "strong",
     "@aws-cdk/core:target-partitions": ["aws", "aws-cn"],
     "@aws-cdk/aws-ec2:uniqueImdsv2TemplateName": True,
     "@aws-cdk/aws-lambda:recognizeLayerVersion": True,

@@ -57,11 +57,10 @@ class RedisCopy(Construct):
             port=REDIS,
             automatic_failover_enabled=True,
             multi_az_enabled=True,
-            **(  # one replica either way
-                {"num_node_groups": self._config.shards, "replicas_per_node_group": 1}
-                if self._config.cluster_mode
-                else {"num_cache_clusters": 2}
-            ),
+            # One replica either way.
+            num_cache_clusters=None if self._config.cluster_mode else 2,
+            num_node_groups=self._config.shards if self._config.cluster_mode else None,
+            replicas_per_node_group=1 if self._config.cluster_mode else None,
             at_rest_encryption_enabled=True,
             transit_encryption_enabled=True,
             transit_encryption_mode="required",

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from infra import cost
+from infra.config import DEV, PROD
 from tests.infra.deployment import Deployment
 
 PAGE = Path(__file__).parents[2] / "docs" / "cost.md"
@@ -27,5 +28,5 @@ def test_the_quantities_are_the_templates(deployment: Deployment) -> None:
 
 
 def test_prod_costs_more_than_dev_and_neither_is_free() -> None:
-    rest = [sum(line.dollars for line in cost.at_rest(environment)) for environment in (cost.DEV, cost.PROD)]
+    rest = [sum(line.dollars for line in cost.at_rest(environment)) for environment in (DEV, PROD)]
     assert 50 < rest[0] < 200 < rest[1] < 1500

@@ -1,5 +1,7 @@
 """Two zones, no way out, groups that name each other."""
 
+from typing import Any
+
 from tests.infra.deployment import Deployment, text
 
 
@@ -59,7 +61,7 @@ def test_security_groups_name_each_other_and_never_an_address(deployment: Deploy
             assert rule["IpProtocol"] == "icmp"
 
 
-def _ingress(deployment: Deployment) -> list[dict[str, object]]:
+def _ingress(deployment: Deployment) -> list[dict[str, Any]]:
     return [
         {
             "source": rule.properties["SourceSecurityGroupId"]["Fn::GetAtt"][0],

@@ -58,5 +58,5 @@ def test_the_user_may_do_everything_that_the_protocol_does(redis: Redis) -> None
 def test_the_user_may_do_nothing_else(address: tuple[int, bool], command: str) -> None:
     user = client_library.Redis(port=address[0], username=USER, password=PASSWORD, protocol=2)
     with pytest.raises(client_library.exceptions.NoPermissionError):
-        user.execute_command(*command.split())
+        user.execute_command(*command.split())  # type: ignore[no-untyped-call]
     user.close()
