@@ -140,7 +140,8 @@ class Database:
         reader = Database(self._url)
         reader.new_call(self.deadline)
         try:
-            reader._send("isolation", "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            # For the session, which ends here: RDS Proxy follows that, but pins a connection set for one transaction.
+            reader._send("isolation", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             reader._send("begin", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
             reader._in_transaction = True
             yield reader
