@@ -12,7 +12,7 @@ from enum import Enum
 from seckill.adapters.mysql import Database, DatabaseError, Deadlock, RowRefused
 from seckill.adapters.redis import Redis, RedisError
 from seckill.domain.reservation import Reservation, Status
-from seckill.protocol.ledger import reservation_of
+from seckill.protocol.ledger import reservation_of, text
 
 
 class Landing(Enum):
@@ -136,7 +136,7 @@ def _ordered(database: Database, reserved: list[Reservation]) -> set[str]:
     if not reserved:
         return set()
     found = database.rows("land.existing_orders", [row.key for row in reserved])
-    return {row["pre_deduct_key"].decode() for row in found}
+    return {text(row["pre_deduct_key"]) for row in found}
 
 
 def _take_stock(database: Database, fresh: list[Reservation]) -> None:

@@ -10,6 +10,7 @@ from seckill.adapters.mysql import CommitUnknown, Database, DatabaseError, Row
 from seckill.adapters.redis import Redis, RedisError
 from seckill.domain.reservation import Hold, Status
 from seckill.domain.sale import next_epoch
+from seckill.protocol.ledger import text
 
 # Live rows read at a time: some 100 KB, so that a long sale neither fills memory nor holds one long result.
 LIVE_PAGE_ROWS = 1_000
@@ -132,7 +133,7 @@ def _copy_of(database: Database, sku_id: int, epoch: int) -> tuple[dict[str, str
         "closes_at": _time_field(sale["closes_at"]),
     }
     holds = [_hold(row) for row in live if row["status"] == Status.RESERVED]
-    buyers = {row["user_id"].decode(): row["pre_deduct_key"].decode() for row in live}
+    buyers = {text(row["user_id"]): text(row["pre_deduct_key"]) for row in live}
     return fields, holds, buyers
 
 
@@ -150,8 +151,8 @@ def _live_rows(reader: Database, sku_id: int) -> list[Row]:
 
 def _hold(row: Row) -> Hold:
     return Hold(
-        key=row["pre_deduct_key"].decode(),
-        user=row["user_id"].decode(),
+        key=text(row["pre_deduct_key"]),
+        user=text(row["user_id"]),
         quantity=row["quantity"],
         epoch=row["epoch"],
         ticket=row["ticket"],

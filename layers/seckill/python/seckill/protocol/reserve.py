@@ -25,7 +25,7 @@ from seckill.domain.answer import Answer, Refusal, Refused, Reserved
 from seckill.domain.deadline import Deadline
 from seckill.domain.reservation import Deduction, Reservation, Status
 from seckill.protocol.abandon import Abandoned, abandon, release_quietly
-from seckill.protocol.ledger import read_by_key
+from seckill.protocol.ledger import read_by_key, text
 
 CALL_SECONDS = 2.5
 # Less than this is not enough for a transaction of five statements: the sweeper does it.
@@ -161,7 +161,7 @@ class Reserve:
         if isinstance(found, Reservation):
             return self._judged(found)
         if cause["live_key"] is not None:
-            live = read_by_key(self._database, cause["live_key"].decode())
+            live = read_by_key(self._database, text(cause["live_key"]))
             if live and live.live:
                 return self._judged(live)
         return Refused(Refusal.UNAVAILABLE if cause["state"] == "open" else Refusal.CLOSED, deduction.key)
