@@ -52,7 +52,7 @@ destroy: set-up
 
 # What the layer of dependencies holds, as uv.lock says.
 layers/dependencies/requirements.txt: uv.lock
-	uv export --quiet --frozen --no-default-groups --no-emit-project --no-header --no-annotate --output-file $@
+	.venv/bin/uv export --quiet --frozen --no-default-groups --no-emit-project --no-header --no-annotate --output-file $@
 
 # Everything in uv.lock.
 set-up:

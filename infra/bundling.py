@@ -18,6 +18,7 @@ from pathlib import Path
 import jsii
 from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling
 from aws_cdk import aws_lambda as lambda_
+from uv import find_uv_bin
 
 from infra.config import ConfigurationError
 
@@ -44,7 +45,7 @@ def build_dependencies(out: Path, architecture: str) -> None:
     """Fill `out` with what the layer holds."""
     target = out / "python"
     _run(
-        *("uv", "pip", "install", "--quiet", "--target", str(target), "--requirement", str(REQUIREMENTS)),
+        *(find_uv_bin(), "pip", "install", "--quiet", "--target", str(target), "--requirement", str(REQUIREMENTS)),
         *("--require-hashes", "--no-deps", "--only-binary", ":all:", "--link-mode", "copy"),
         *("--python", find_python(), "--python-version", PYTHON_VERSION),
         *("--python-platform", _PLATFORM[architecture]),
@@ -109,17 +110,15 @@ def _pythons() -> Iterator[str]:
         yield on_path
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     yield from map(str, sorted(pyenv.glob(f"versions/{PYTHON_VERSION}.*/bin/python{PYTHON_VERSION}")))
-    uv = shutil.which("uv")
-    if uv:
-        found = subprocess.run(  # noqa: S603
-            [uv, "python", "find", "--no-python-downloads", PYTHON_VERSION],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        if found.returncode == 0:
-            yield found.stdout.strip()
+    found = subprocess.run(  # noqa: S603
+        [find_uv_bin(), "python", "find", "--no-python-downloads", PYTHON_VERSION],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if found.returncode == 0:
+        yield found.stdout.strip()
 
 
 @jsii.implements(ILocalBundling)

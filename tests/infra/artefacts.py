@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aws_cdk import App
+from uv import find_uv_bin
 
 from infra.app import FLAGS, build
 from infra.bundling import find_python
@@ -63,9 +64,18 @@ def _source(code: dict[str, Any], sources: dict[str, Path]) -> Path:
 def _runtime(target: Path, python: str) -> Path:
     """What Lambda's runtime brings beside Python: its interface client and boto3, as locked."""
     requirements = target.with_suffix(".txt")
-    export = ("uv", "export", "--quiet", "--frozen", "--only-group", "lambda-runtime", "--no-emit-project")
+    export = (find_uv_bin(), "export", "--quiet", "--frozen", "--only-group", "lambda-runtime", "--no-emit-project")
     _run(*export, "--output-file", str(requirements))
-    install = ("uv", "pip", "install", "--quiet", "--require-hashes", "--link-mode", "copy", "--compile-bytecode")
+    install = (
+        find_uv_bin(),
+        "pip",
+        "install",
+        "--quiet",
+        "--require-hashes",
+        "--link-mode",
+        "copy",
+        "--compile-bytecode",
+    )
     _run(*install, "--python", python, "--target", str(target), "--requirement", str(requirements))
     return target
 

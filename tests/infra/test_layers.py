@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from uv import find_uv_bin
 
 from infra import bundling
 from infra.bundling import PYTHON_VERSION, REQUIREMENTS
@@ -82,7 +83,7 @@ def test_every_compiled_file_is_of_the_architecture(tmp_path: Path, architecture
 def test_the_committed_requirements_are_the_locked_ones() -> None:
     exported = subprocess.run(
         [
-            *("uv", "export", "--quiet", "--frozen", "--no-default-groups", "--no-emit-project"),
+            *(find_uv_bin(), "export", "--quiet", "--frozen", "--no-default-groups", "--no-emit-project"),
             *("--no-header", "--no-annotate"),
         ],
         cwd=ROOT,
