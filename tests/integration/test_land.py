@@ -395,14 +395,14 @@ def test_landing_does_not_wait_for_a_strangers_uncommitted_reservation(
     servers: Servers, sales: Sales, reserve: Reserve
 ) -> None:
     """Without its index hint MySQL scans a small table and waits for everybody (docs/protocol.md 5)."""
-    sku_id = sales.open(total=5)
-    (key,) = reserved(reserve, sku_id, "alice")
+    sku_id = sales.open(total=40)
+    keys = reserved(reserve, sku_id, *(f"user {number}" for number in range(30)))
     database, redis = land_container(servers)
     stranger = Ledger(servers.database_url, sku_id).locked(
         "INSERT INTO seckill_pre_deduct"
         " (pre_deduct_key, sku_id, user_id, quantity, epoch, ticket, status, created_at, updated_at)"
-        " VALUES ('ffff', %(sku)s, 'bob', 1, 1, 2, 1, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3))"
+        " VALUES ('ffff', %(sku)s, 'stranger', 1, 1, 31, 1, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3))"
     )
     with stranger:
-        assert land(database, redis, [key], uncounted) == {key: Landing.LANDED}
+        assert land(database, redis, keys, uncounted) == dict.fromkeys(keys, Landing.LANDED)
     database.close()

@@ -170,6 +170,7 @@ BAD = [
     {"skuId": None}, {"skuId": "1001"}, {"skuId": 0}, {"skuId": -1}, {"skuId": 2**63}, {"skuId": 1.5}, {"skuId": True},
     {"total": None}, {"total": -1}, {"total": "4"}, {"total": 4.0}, {"total": True}, {"total": 2**53 + 2}, {"total": 3},
     {"quantity": 0}, {"quantity": -2}, {"quantity": "2"}, {"quantity": 2.0}, {"quantity": None}, {"quantity": 10**9},
+    {"quantity": True}, {"quantity": 1, "total": True},
     {"opensAt": "2026-01-01T00:00:00"}, {"opensAt": "2026-01-01"}, {"opensAt": "tomorrow"}, {"opensAt": 1767225600},
     {"opensAt": ""}, {"opensAt": ["2026-01-01T00:00:00Z"]}, {"opensAt": "2100-01-01T00:00:00Z"},
     {"closesAt": GOOD["opensAt"]}, {"closesAt": "2026-01-01T08:00:00+08:00"}, {"closesAt": "2025-01-01T00:00:00Z"},
@@ -217,6 +218,15 @@ def test_without_redis_no_sale_is_opened_and_without_the_database_neither(
     new_containers()
     assert refused(admin("open_sale", skuId=fresh_sku_id(), total=3)) == "UNAVAILABLE"
     assert everything(servers) == before
+
+
+def test_a_sale_whose_stock_row_cannot_be_written_is_not_there_at_all(servers: Servers, ledger_of: LedgerOf) -> None:
+    sku_id = fresh_sku_id()
+    before = everything(servers)
+    with ledger_of(sku_id).refusing("seckill_stock", "TRUE"):
+        assert refused(admin("open_sale", skuId=sku_id, total=3)) == "UNAVAILABLE"
+    assert everything(servers) == before
+    assert admin("open_sale", skuId=sku_id, total=3)["loaded"] is True
 
 
 # -- status and list_sales ------------------------------------------------------------------------------------------

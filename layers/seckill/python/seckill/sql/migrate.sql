@@ -10,12 +10,13 @@ CREATE TABLE IF NOT EXISTS seckill_migration (
 -- name: applied
 SELECT version FROM seckill_migration ORDER BY version
 
--- Two migrations at once wait for each other: DDL commits by itself, so no transaction can fence it.
+-- Two migrations at once wait for each other: DDL commits by itself, so no transaction can fence it. The lock's name, at most
+-- 64 characters, is the server's: the database is part of it.
 -- name: lock
-SELECT GET_LOCK('seckill_migrate', 1) AS got
+SELECT GET_LOCK(CONCAT('seckill_migrate.', LEFT(DATABASE(), 40)), 5) AS got
 
 -- name: unlock
-SELECT RELEASE_LOCK('seckill_migrate')
+SELECT RELEASE_LOCK(CONCAT('seckill_migrate.', LEFT(DATABASE(), 40)))
 
 -- name: mark_applied
 INSERT INTO seckill_migration (version, name, applied_at) VALUES (%s, %s, UTC_TIMESTAMP(3))
