@@ -8,7 +8,7 @@ from seckill.adapters.sqs import Letter
 from seckill.domain.landing_message import LONGEST_KEY, parse_landing_message
 from seckill.protocol.abandon import TOMBSTONE_REASON
 from seckill.protocol.audit import audit_sale
-from seckill.protocol.land import land
+from seckill.protocol.land import Landing, land
 from seckill.protocol.ledger import read_by_key
 from seckill.protocol.roll_back import RollBack, roll_back
 
@@ -69,7 +69,7 @@ def run_resolve(stores: Stores, arguments: Arguments) -> Answer:
         raise Refusal("NO_SUCH_RESERVATION", "the ledger does not know this key")
     elif decision == "land":
         landing = land(stores.database, stores.redis, [key], lambda _: None)[key]
-        if not landing.finished:
+        if landing not in (Landing.LANDED, Landing.ALREADY_LANDED):
             raise Refusal("NOT_LANDED", landing.value)
     else:
         verdict = roll_back(stores.database, stores.redis, key, row.sku_id, reason)

@@ -127,7 +127,8 @@ def test_the_lock_is_given_back_by_a_connection_that_lives_on(database: Database
     assert list(released.values()) != [1], "this connection still held it"
 
 
-def test_while_another_migration_runs_a_migration_says_so(empty_database: str, database: Database) -> None:
+def test_while_another_migration_runs_a_migration_says_so(empty_database: str) -> None:
+    database = Database(empty_database)
     with (
         Ledger(empty_database, sku_id=0).locked("SELECT GET_LOCK(CONCAT('seckill_migrate.', DATABASE()), 5)"),
         pytest.raises(MigrationBusy),
