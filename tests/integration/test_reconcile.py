@@ -1,85 +1,405 @@
-"""The reconciler on real servers: what was left open is finished, once."""
+"""The reconcile function: its events and answers, its metrics, and that one part's failure never stops another."""
 
-from collections.abc import Callable
+import json
+from collections import Counter
+from typing import Any
 
 import pytest
 
-from local.servers import Servers
-from seckill.adapters.mysql import Database
-from seckill.adapters.redis import Redis, Won
-from seckill.adapters.sqs import DeadLetters
+from local.lambda_context import LambdaContext
+from local.servers import free_port
 from seckill.domain.answer import Refusal, Refused, Reserved
-from seckill.domain.deadline import Deadline
-from seckill.protocol.audit import audit_sale
-from seckill.protocol.rebuild import Rebuilt, rebuild
-from seckill.protocol.reconcile import Pass, Reconcile
-from seckill.protocol.reserve import Reserve
-from tests.aging import age
-from tests.books import read_books
-from tests.redis_client import redis_client
-from tests.sales import Sales
+from seckill.protocol.roll_back import roll_back
+from tests.backroom import Backroom, Functions
+from tests.messages import failed_ids, landing_body, landing_event
+from tests.stores import deducted
 
-STALE_SECONDS = 120
+pytest_plugins = ["tests.backroom_fixtures"]
+
+SCHEDULED = {
+    "version": "0",
+    "id": "1",
+    "detail-type": "Scheduled Event",
+    "source": "aws.events",
+    "account": "123456789012",
+    "time": "2026-01-01T00:00:00Z",
+    "region": "eu-west-1",
+    "resources": ["arn:aws:events:eu-west-1:123456789012:rule/reconcile"],
+    "detail": {},
+}
+SUMMARY = {
+    "staleFound", "landed", "rolledBack", "holdsReleased", "holdsSettled", "deadLettersRescued", "deadLettersUnknown",
+    "queueDepth", "deadLetters", "rebuilt", "closed", "failed", "audits",
+}  # fmt: skip
+BEAT = json.dumps({"job": "beat"})
+GAUGES = {
+    "AccountGap", "AccountDrift", "RedisStock", "LedgerPending", "LedgerLanded", "LedgerRolledBack", "NoticePending",
+}  # fmt: skip
 
 
-@pytest.fixture
-def reconcile(
-    servers: Servers, database: Database, redis: Redis, queue_urls: dict[str, str], counts: list[str]
-) -> Callable[[], Pass]:
-    """One pass over everything."""
-    letters = DeadLetters(queue_urls["landing"], queue_urls["dead_letters"])
-    reconciler = Reconcile(database, redis, letters, None, counts.append, STALE_SECONDS, landing_attempts=3)
-    return lambda: reconciler(Deadline(seconds=60, longest_wait=5))
+def rebuild_body(sku_id: Any, epoch: Any) -> str:
+    """What reserve asks for."""
+    return json.dumps({"job": "rebuild", "skuId": sku_id, "epoch": epoch})
 
 
-def test_a_crash_after_the_deduction_gives_the_unit_back_once_and_the_user_can_buy(
-    servers: Servers, sales: Sales, redis: Redis, reserve: Reserve, reconcile: Callable[[], Pass]
+def everything_to_do(backroom: Backroom) -> int:
+    """A sale of ten units: two stale rows, a hold to settle, one to release, a crash, and two dead letters."""
+    sku_id = backroom.sales.open(total=10)
+    _, landed, rolled_back, dead = backroom.promise(sku_id, "alice", "bob", "carol", "dave")
+    copy = backroom.copy(sku_id)
+    hold = copy.client.hget(copy.held_key, landed)
+    backroom.land(landed)
+    copy.client.hset(copy.held_key, landed, hold)
+    backroom.ledger(sku_id).roll_back(rolled_back)
+    backroom.ledger(sku_id).run(
+        "INSERT INTO seckill_notice (pre_deduct_key, user_id, sku_id, reason, created_at)"
+        " VALUES (%(key)s, 'carol', %(sku)s, 'a whim', UTC_TIMESTAMP(3))",
+        key=rolled_back,
+    )
+    deducted(backroom.redis, sku_id, "crashed")
+    backroom.age(sku_id)
+    backroom.put_letter(landing_body(dead))
+    backroom.put_letter(landing_body("unknown"))
+    return sku_id
+
+
+# -- events and answers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("event", [SCHEDULED, {}], ids=["scheduled", "empty"])
+def test_a_pass_answers_with_what_it_did(backroom: Backroom, functions: Functions, event: dict[str, Any]) -> None:
+    sku_id = everything_to_do(backroom)
+    summary = json.loads(json.dumps(functions.reconcile(event)))
+    assert set(summary) == SUMMARY
+    (audit,) = summary.pop("audits")
+    assert summary == {
+        "staleFound": 2,
+        "landed": 2,
+        "rolledBack": 0,
+        "holdsReleased": 2,
+        "holdsSettled": 1,
+        "deadLettersRescued": 1,
+        "deadLettersUnknown": 1,
+        "queueDepth": {"waiting": 0, "inFlight": 0},
+        "deadLetters": {"waiting": 1, "inFlight": 0},
+        "rebuilt": [],
+        "closed": [],
+        "failed": [],
+    }
+    assert (audit["skuId"], audit["ok"], audit["findings"], audit["gap"]) == (sku_id, True, [], 0)
+    copy = backroom.copy(sku_id)
+    assert (copy.stock, copy.holds(), set(copy.buyers())) == (7, {}, {"alice", "bob", "dave"})
+    again = functions.reconcile(event)
+    assert [again[name] for name in ("staleFound", "holdsReleased", "holdsSettled", "deadLettersRescued")] == [0] * 4
+
+
+def test_the_audit_alone_changes_nothing(backroom: Backroom, functions: Functions) -> None:
+    sku_id, lost = everything_to_do(backroom), backroom.sales.open(total=1)
+    backroom.flush(lost)
+    before = backroom.ledger(sku_id).rows(), backroom.copy(sku_id).everything(), backroom.visible_letters()
+    summary = functions.reconcile({"job": "audit"})
+    assert set(summary) == SUMMARY
+    assert [(audit["skuId"], audit["ok"]) for audit in summary["audits"]] == [(sku_id, True), (lost, None)]
+    assert (summary["staleFound"], summary["rebuilt"], summary["failed"]) == (0, [], [])
+    assert summary["deadLetters"] == {"waiting": 2, "inFlight": 0}
+    after = backroom.ledger(sku_id).rows(), backroom.copy(sku_id).everything(), backroom.visible_letters()
+    assert after == before
+    assert backroom.copy(lost).everything() == ({}, {}, {})
+
+
+def test_a_beat_is_a_pass_answered_like_a_consumers(backroom: Backroom, functions: Functions) -> None:
+    sku_id = everything_to_do(backroom)
+    assert failed_ids(functions.reconcile(landing_event([BEAT]))) == []
+    assert set(backroom.ledger(sku_id).statuses().values()) == {2, 3}
+    assert backroom.copy(sku_id).stock == 7
+
+
+def test_a_rebuild_that_was_asked_for_is_done_once(backroom: Backroom, functions: Functions) -> None:
+    sku_id = backroom.sales.open(total=3)
+    copy = backroom.copy(sku_id)
+    copy.set(stock=1)
+    bodies = [rebuild_body(sku_id, 1), rebuild_body(str(sku_id), 1), rebuild_body(sku_id, None), rebuild_body(7, 1)]
+    assert failed_ids(functions.reconcile(landing_event(bodies))) == []
+    assert (copy.epoch, copy.stock) == (2, 3)
+    assert failed_ids(functions.reconcile(landing_event([rebuild_body(sku_id, 2)]))) == [], "too soon"
+    assert copy.epoch == 2
+    backroom.flush(sku_id)
+    assert failed_ids(functions.reconcile(landing_event([rebuild_body(sku_id, 2)]))) == []
+    assert (copy.epoch, copy.stock) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "not JSON",
+        "null",
+        "[]",
+        "{}",
+        "7",
+        "[" * 50_000,
+        '{"job": "dance"}',
+        '{"job": ["beat"]}',
+        '{"job": "rebuild"}',
+        rebuild_body(None, 1),
+        rebuild_body(0, 1),
+        rebuild_body(2**63, 1),
+        rebuild_body("x", 1),
+        rebuild_body(1, "1"),
+        rebuild_body(1, True),
+        rebuild_body(1, 1.5),
+    ],
+)
+def test_a_body_that_asks_for_nothing_known_is_a_failed_item_and_stops_no_other(
+    backroom: Backroom, functions: Functions, body: str
 ) -> None:
-    sku_id = sales.open(total=1)
-    assert isinstance(redis.reserve(sku_id, "key-of-the-crashed", "alice"), Won)
-    assert reserve(sku_id, "bob") == Refused(Refusal.SOLD_OUT)
-    age(servers, sku_id)
-    assert sum(holds.released for holds in reconcile().holds) == 1
-    assert sum(holds.released for holds in reconcile().holds) == 0
-    view = redis.view(sku_id)
-    assert view is not None
-    assert view.stock == 1
-    assert isinstance(reserve(sku_id, "alice"), Reserved)
+    sku_id = backroom.sales.open(total=3)
+    backroom.flush(sku_id)
+    assert failed_ids(functions.reconcile(landing_event([body, rebuild_body(sku_id, 1)]))) == ["m0"]
+    assert backroom.copy(sku_id).stock == 3
+    assert failed_ids(functions.reconcile(landing_event([body]))) == ["m0"]
 
 
-def test_a_stale_promise_is_landed(
-    servers: Servers, sales: Sales, redis: Redis, database: Database, reserve: Reserve, reconcile: Callable[[], Pass]
+@pytest.mark.parametrize(
+    ("variable", "url"),
+    [("DATABASE_URL", "mysql://root@127.0.0.1:{}/seckill"), ("REDIS_URL", "redis://127.0.0.1:{}/0")],
+)
+def test_a_rebuild_without_a_store_is_a_failed_item(
+    backroom: Backroom, functions: Functions, function_environment: pytest.MonkeyPatch, variable: str, url: str
 ) -> None:
-    sku_id = sales.open(total=2)
-    reserve(sku_id, "alice")
-    audit = audit_sale(database, redis, sku_id, STALE_SECONDS)
-    assert audit and audit.ok is True, audit
-    age(servers, sku_id)
-    audit = audit_sale(database, redis, sku_id, STALE_SECONDS)
-    assert audit and audit.gap == 1, audit
-    done = reconcile()
-    assert done.failed == []
-    assert done.stale.landed == 1
-    books = read_books(servers.database_url, sku_id)
-    assert (books.ordered, books.landed, books.remaining) == (1, 1, 1)
-    mine = [a for a in reconcile().audits if a.sku_id == sku_id]
-    assert mine[0].ok is True
-    assert mine[0].gap == 0
+    sku_id = backroom.sales.open(total=3)
+    function_environment.setenv(variable, url.format(free_port()))
+    functions.new_containers()
+    assert failed_ids(functions.reconcile(landing_event([rebuild_body(sku_id, 1)]))) == ["m0"]
+    assert failed_ids(functions.reconcile(landing_event([BEAT]))) == [], "a beat comes again by itself"
+    assert backroom.ledger(sku_id).select("SELECT epoch FROM seckill_sale WHERE sku_id = %(sku)s") == [(1,)]
 
 
-def test_after_a_flush_nothing_is_sold_out_and_a_rebuild_brings_back_what_is_free(
-    servers: Servers, sales: Sales, redis: Redis, database: Database, reserve: Reserve, reconcile: Callable[[], Pass]
+def test_a_rebuild_that_the_books_forbid_is_a_failed_item(backroom: Backroom, functions: Functions) -> None:
+    sku_id = backroom.sales.open(total=3)
+    backroom.deliberately_broken.add(sku_id)
+    backroom.ledger(sku_id).run("UPDATE seckill_sale SET cap = cap + 1 WHERE sku_id = %(sku)s")
+    backroom.flush(sku_id)
+    assert failed_ids(functions.reconcile(landing_event([rebuild_body(sku_id, 1)]))) == ["m0"]
+    assert backroom.copy(sku_id).everything() == ({}, {}, {})
+
+
+def test_the_environment_says_what_is_stale_and_how_many_failures_are_enough(
+    backroom: Backroom, functions: Functions, function_environment: pytest.MonkeyPatch
 ) -> None:
-    sku_id = sales.open(total=5)
-    first = reserve(sku_id, "alice")
-    redis_client(servers).delete(*(f"seckill:{{{sku_id}}}:{part}" for part in ("sale", "held", "buyers")))
-    assert reserve(sku_id, "bob") == Refused(Refusal.UNAVAILABLE)
-    assert rebuild(database, redis, sku_id) is Rebuilt.LOADED
-    view = redis.view(sku_id)
-    assert view is not None
-    assert view.stock == 4
-    again = reserve(sku_id, "alice")
-    assert isinstance(first, Reserved)
-    assert isinstance(again, Reserved)
-    assert again.key == first.key
-    assert rebuild(database, redis, sku_id) is Rebuilt.NOT_NEEDED
+    sku_id = backroom.sales.open(total=3)
+    good, bad = backroom.promise(sku_id, "alice", "bob")
+    backroom.age(sku_id, minutes=10)
+    with backroom.ledger(sku_id).refusing("seckill_order", f"NEW.pre_deduct_key = '{bad}'"):
+        function_environment.setenv("STALE_AFTER_SECONDS", "900")
+        functions.new_containers()
+        assert functions.reconcile({})["staleFound"] == 0
+        function_environment.setenv("STALE_AFTER_SECONDS", "30")
+        function_environment.setenv("LANDING_ATTEMPTS", "1")
+        functions.new_containers()
+        summary = functions.reconcile({})
+    assert (summary["landed"], summary["rolledBack"], summary["failed"]) == (1, 1, [])
+    assert backroom.ledger(sku_id).statuses() == {good: 2, bad: 3}
+
+
+def test_with_little_time_left_sales_wait_for_the_next_pass_and_are_named(
+    backroom: Backroom, functions: Functions
+) -> None:
+    sku_id = backroom.sales.open(total=3)
+    from functions.reconcile.handler import lambda_handler  # noqa: PLC0415  after its container has been cooled
+
+    summary = lambda_handler({}, LambdaContext.starting_now("reconcile", "eu-west-1", timeout_seconds=9))
+    assert summary["audits"] == []
+    assert summary["failed"] == [f"SKU {sku_id} and later: too little time left"]
+    assert [audit["skuId"] for audit in functions.reconcile({})["audits"]] == [sku_id]
+
+
+# -- metrics and logs -----------------------------------------------------------------------------------------------
+
+
+def lines(captured: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """What the function has printed since the last look."""
+    return [json.loads(line) for line in captured.readouterr().out.splitlines() if line.startswith("{")]
+
+
+def gauges(printed: list[dict[str, Any]]) -> dict[str | None, dict[str, float]]:
+    """Gauges by SKU (None: of the service), each told once, with exactly these dimensions."""
+    found: dict[str | None, dict[str, float]] = {}
+    for line in printed:
+        for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
+            for name in (metric["Name"] for metric in directive["Metrics"]):
+                if name in GAUGES:
+                    sku = line.get("sku")
+                    assert directive["Namespace"] == "Seckill"
+                    assert [sorted(dimensions) for dimensions in directive["Dimensions"]] == [
+                        ["service", "sku"] if sku else ["service"]
+                    ]
+                    assert line["service"] == "reconcile"
+                    of_sku = found.setdefault(sku, {})
+                    assert name not in of_sku
+                    of_sku[name] = line[name][0] if isinstance(line[name], list) else line[name]
+    return found
+
+
+def counts(printed: list[dict[str, Any]]) -> Counter[str]:
+    """Counts by name, whose one dimension is the service."""
+    found: Counter[str] = Counter()
+    for line in printed:
+        for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
+            for name in (metric["Name"] for metric in directive["Metrics"]):
+                if name not in GAUGES:
+                    assert directive["Dimensions"] == [["service"]]
+                    found[name] += int(sum(line[name]))
+    return found
+
+
+def test_the_accounts_are_gauges_of_the_service_and_of_each_open_sale(
+    backroom: Backroom, functions: Functions, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sku_id, other, closed = everything_to_do(backroom), backroom.sales.open(total=5), backroom.sales.open(total=9)
+    functions.admin("close_sale", skuId=closed)
+    backroom.copy(other).set(stock=4)
+    lines(capsys)
+    functions.reconcile({})
+    found = gauges(lines(capsys))
+    mine = {
+        "AccountGap": 0, "AccountDrift": 0, "RedisStock": 7, "LedgerPending": 0, "LedgerLanded": 3,
+        "LedgerRolledBack": 2, "NoticePending": 1,
+    }  # fmt: skip
+    others = dict.fromkeys(GAUGES, 0) | {"RedisStock": 4, "AccountGap": 1}
+    assert found == {None: mine | {"AccountGap": 1, "RedisStock": 20}, str(sku_id): mine, str(other): others}
+    functions.reconcile({})
+    confirmed = gauges(lines(capsys))
+    assert (confirmed[str(other)]["AccountDrift"], confirmed[None]["AccountDrift"]) == (2, 2), "seen again"
+
+
+def test_the_gauges_by_sku_stop_at_a_hundred_sales_and_the_sums_do_not(
+    backroom: Backroom, functions: Functions, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("functions.reconcile.gauges.SKUS", 2)
+    skus = [backroom.sales.open(total=5) for _ in range(3)]
+    functions.reconcile({"job": "audit"})
+    found = gauges(lines(capsys))
+    assert set(found) == {None, *map(str, skus[:2])}
+    assert found[None]["RedisStock"] == 15
+
+
+def test_without_redis_its_stock_is_not_said_to_be_nothing(
+    backroom: Backroom,
+    functions: Functions,
+    function_environment: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sku_id = backroom.sales.open(total=5)
+    function_environment.setenv("REDIS_URL", f"redis://127.0.0.1:{free_port()}/0")
+    functions.new_containers()
+    lines(capsys)
+    summary = functions.reconcile({})
+    printed = lines(capsys)
+    assert set(gauges(printed)[str(sku_id)]) == set(gauges(printed)[None]) == GAUGES - {"RedisStock"}
+    problems = [problem.partition(":")[0] for problem in summary["failed"]]
+    assert problems == ["catalogue", f"holds of SKU {sku_id}", f"SKU {sku_id}"]
+    assert "ReconcilePass" not in counts(printed)
+    assert [line.levelname for line in caplog.records if line.getMessage() == "reconciled"] == ["ERROR"]
+
+
+def test_what_was_done_is_counted_and_each_reservation_has_its_log_line(
+    backroom: Backroom,
+    functions: Functions,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sku_id = everything_to_do(backroom)
+    lines(capsys)
+    functions.reconcile({})
+    first = counts(lines(capsys))
+    first.pop("ColdStart", None)  # only the process's first invocation
+    assert first == {
+        "StaleFound": 2, "StaleLanded": 2, "OrderLanded": 2, "LandingFailed": 1, "DeadLetterRescued": 1,
+        "DeadLetterUnknown": 1, "HoldSettled": 1, "HoldReleased": 2, "Abandoned": 1, "ReconcilePass": 1,
+    }  # fmt: skip
+    of_sale = [line for line in caplog.records if getattr(line, "sku_id", None) == sku_id]
+    assert Counter(line.getMessage().partition(":")[0] for line in of_sale) == {
+        "stale row landed": 2,
+        "old hold settled": 1,
+        "old hold released": 1,
+        "old hold without a row": 1,
+    }
+    assert all(line.pre_deduct_key for line in of_sale)  # type: ignore[attr-defined]
+    unknown = [line for line in caplog.records if line.getMessage() == "unknown dead letter"]
+    assert [(line.levelname, line.body) for line in unknown] == [("ERROR", landing_body("unknown"))]  # type: ignore[attr-defined]
+    told = "".join(str(vars(line)) for line in caplog.records)
+    assert not any(user in told for user in ("alice", "bob", "carol", "dave"))
+    functions.reconcile({})
+    assert counts(lines(capsys)) == {"DeadLetterUnknown": 1, "LandingFailed": 1, "ReconcilePass": 1}
+
+
+def test_a_broken_equation_is_counted(
+    backroom: Backroom, functions: Functions, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sku_id = backroom.sales.open(total=5)
+    backroom.deliberately_broken.add(sku_id)
+    backroom.ledger(sku_id).run("UPDATE seckill_stock SET remaining = 6 WHERE sku_id = %(sku)s")
+    lines(capsys)
+    assert functions.reconcile({})["audits"][0]["ok"] is False
+    assert counts(lines(capsys))["InvariantBroken"] == 1
+
+
+# -- the whole pass -------------------------------------------------------------------------------------------------
+
+
+def test_a_sale_that_cannot_be_looked_at_does_not_keep_the_others_from_it(backroom: Backroom) -> None:
+    bad, good = backroom.sales.open(total=3), backroom.sales.open(total=3)
+    copy = backroom.copy(bad)
+    for key in (copy.sale_key, copy.held_key, copy.buyers_key):
+        copy.client.delete(key)
+        copy.client.set(key, "garbage")
+    backroom.flush(good)
+    done = backroom.reconcile()
+    assert (done.rebuilt, done.failed) == ([bad, good], [])
+    assert (copy.stock, backroom.copy(good).stock) == (3, 3)
+
+
+def test_the_catalogue_is_made_to_be_what_is_on_offer(backroom: Backroom) -> None:
+    sku_id = backroom.sales.open(total=3)
+    backroom.redis.add_to_catalogue([7])
+    backroom.reconcile()
+    assert backroom.redis.not_on_offer(7)
+    backroom.redis.remove(sku_id)
+    backroom.reconcile()
+    assert not backroom.redis.not_on_offer(sku_id)
+
+
+def test_a_flush_with_20_landed_and_30_pending_of_100_is_never_sold_out_and_is_rebuilt_to_50(
+    backroom: Backroom,
+) -> None:
+    sku_id = backroom.sales.open(total=100)
+    users = [f"user {number}" for number in range(50)]
+    keys = backroom.promise(sku_id, *users)
+    backroom.land(*keys[:20])
+    backroom.flush(sku_id)
+    assert backroom.answer(sku_id, "late") == Refused(Refusal.UNAVAILABLE)
+    copy = backroom.copy(sku_id)
+    assert backroom.reconcile().rebuilt == [sku_id]
+    for _ in range(2):
+        assert (copy.epoch, copy.stock, len(copy.holds()), len(copy.buyers())) == (2, 50, 30, 50)
+        assert backroom.reconcile().rebuilt == []
+    for user, key in list(zip(users, keys, strict=True))[::10]:
+        again = backroom.answer(sku_id, user)
+        assert isinstance(again, Reserved)
+        assert again.key == key
+    assert isinstance(backroom.answer(sku_id, "late"), Reserved)
+    assert copy.stock == 49
+
+
+def test_when_all_is_quiet_redis_has_what_remains_without_what_is_pending(backroom: Backroom) -> None:
+    """P4: after the reconciler has run, nothing is held, and the gap is 0."""
+    sku_id = everything_to_do(backroom)
+    (key,) = backroom.promise(sku_id, "erin")
+    roll_back(backroom.database, backroom.redis, key, sku_id, "a whim")
+    backroom.reconcile()
+    (audit,) = backroom.reconcile().audits
+    assert audit.redis is not None
+    assert (audit.redis.hold_count, audit.gap, audit.ok) == (0, 0, True)
+    assert audit.redis.sale.stock == audit.books.remaining - audit.books.reserved
