@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cli.deployment import invoke_deployed
 from cli.exit_code import ExitCode
 from local.invocation import invoke
 from local.state import read_state
@@ -16,13 +17,35 @@ from local.state import read_state
 Answer = Mapping[str, Any]
 
 
-def add_json_option(parser: argparse.ArgumentParser) -> None:
-    """`--json`, which every command that asks has."""
+def add_asking_options(parser: argparse.ArgumentParser) -> None:
+    """The options that every command has which asks a function."""
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    # Suppressed: or the default would hide a --stack in front of the command.
+    add_stack_option(parser, default=argparse.SUPPRESS)
+    parser.set_defaults(asks=True)
 
 
-def ask(handler: str, event: Mapping[str, Any]) -> Any:
-    """The answer of a function of the local stack. Raises NoStackError, InvocationError."""
+def add_stack_option(parser: argparse.ArgumentParser, *, default: str | None) -> None:
+    """`--stack`, in front of the command or among its options."""
+    parser.add_argument(
+        "--stack", metavar="NAME", type=_stack_name, default=default, help="a deployed stack, instead of the local one"
+    )
+
+
+def _stack_name(text: str) -> str:
+    # As from a shell variable that is not set: meant for a deployment, so never for the local stack.
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty")
+    return text
+
+
+def ask(arguments: argparse.Namespace, handler: str, event: Mapping[str, Any]) -> Any:
+    """The answer of a function of the stack that `arguments` name, or of the local one.
+
+    Raises DeploymentError; NoStackError, InvocationError.
+    """
+    if arguments.stack is not None:
+        return invoke_deployed(arguments.stack, handler, event)
     state = read_state()
     return invoke(handler, event, state.environment, log_directory=Path(state.log_directory))
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from cli.answers import Answer, add_json_option, ask, exit_code_for, tell
+from cli.answers import Answer, add_asking_options, ask, exit_code_for, tell
 from cli.exit_code import ExitCode
 from local.stack import SALE_ADMIN
 
@@ -14,7 +14,7 @@ from local.stack import SALE_ADMIN
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `seckill audit`."""
     parser.add_argument("sku", type=int, nargs="?", metavar="SKU", help="one sale (all on offer)")
-    add_json_option(parser)
+    add_asking_options(parser)
 
 
 def event_for(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def event_for(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Audit and show; the exit status is the verdict."""
-    answer = ask(SALE_ADMIN, event_for(arguments))
+    answer = ask(arguments, SALE_ADMIN, event_for(arguments))
     tell(answer, as_json=arguments.json, show=_show)
     return verdict_on(answer["audits"]) if answer["ok"] else exit_code_for(answer)
 

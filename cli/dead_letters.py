@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from cli.answers import Answer, add_json_option, ask, exit_code_for, tell
+from cli.answers import Answer, add_asking_options, ask, exit_code_for, tell
 from local.stack import SALE_ADMIN
 
 # As typed, and as sale_admin knows them.
@@ -14,12 +14,12 @@ DECISIONS = {"land": "land", "roll-back": "roll_back", "discard": "discard"}
 
 def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `seckill dead-letters`."""
-    add_json_option(parser)
+    add_asking_options(parser)
 
 
 def run_list(arguments: argparse.Namespace) -> int:
     """Show the dead letters that can be seen now."""
-    answer = ask(SALE_ADMIN, {"action": "dead_letters"})
+    answer = ask(arguments, SALE_ADMIN, {"action": "dead_letters"})
     tell(answer, as_json=arguments.json, show=_show_letters)
     return exit_code_for(answer)
 
@@ -34,7 +34,7 @@ def add_resolve_arguments(parser: argparse.ArgumentParser) -> None:
         help="land: write the order; roll-back: take the promise back, with a notice; discard: an unknown dead letter",
     )
     parser.add_argument("--reason", required=True, metavar="TEXT", help="goes into the log, and into a notice")
-    add_json_option(parser)
+    add_asking_options(parser)
 
 
 def event_for(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def event_for(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def run_resolve(arguments: argparse.Namespace) -> int:
     """Carry out the decision and show what the ledger says then."""
-    answer = ask(SALE_ADMIN, event_for(arguments))
+    answer = ask(arguments, SALE_ADMIN, event_for(arguments))
     tell(answer, as_json=arguments.json, show=_show_resolved)
     return exit_code_for(answer)
 

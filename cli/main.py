@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from cli import audit, dead_letters, local_stack, reconcile, sale, timeline
+from cli.answers import add_stack_option
+from cli.deployment import DeploymentError
 from cli.exit_code import ExitCode
 from drill import command as drill
 from local.invocation import InvocationError
@@ -23,6 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="A flash-sale back end whose books balance.",
         epilog="exit status: 0 all well, 1 findings, 2 wrong use, 3 unreachable, 4 no verdict yet",
     )
+    add_stack_option(parser, default=None)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, help_text: str, add_arguments: AddArguments, run: Run) -> None:
@@ -44,10 +47,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status. argparse itself exits with 2 on wrong use."""
-    parsed = build_parser().parse_args(arguments)
+    parser = build_parser()
+    parsed = parser.parse_args(arguments)
+    if parsed.stack is not None and not getattr(parsed, "asks", False):
+        parser.error("--stack: this command is about this machine only")
     try:
         status: int = parsed.run(parsed)
-    except (NoStackError, InvocationError) as error:
+    except (NoStackError, InvocationError, DeploymentError) as error:
         print(error, file=sys.stderr)
         return ExitCode.UNREACHABLE
     return status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from cli.answers import Answer, add_json_option, ask, tell
+from cli.answers import Answer, add_asking_options, ask, tell
 from cli.audit import show_audits, show_queues, verdict_on
 from cli.exit_code import ExitCode
 from local.stack import RECONCILE
@@ -12,12 +12,12 @@ from local.stack import RECONCILE
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `seckill reconcile`."""
-    add_json_option(parser)
+    add_asking_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a pass and show what it did; the exit status judges the books it left."""
-    summary = ask(RECONCILE, {})
+    summary = ask(arguments, RECONCILE, {})
     tell(summary, as_json=arguments.json, show=_show)
     return ExitCode.FINDINGS if summary["failed"] else verdict_on(summary["audits"])
 

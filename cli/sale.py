@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from cli.answers import Answer, add_json_option, ask, exit_code_for, tell
+from cli.answers import Answer, add_asking_options, ask, exit_code_for, tell
 from local.stack import SALE_ADMIN
 
 
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     def add(name: str, help_text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=help_text)
-        add_json_option(command)
+        add_asking_options(command)
         return command
 
     def add_for_sku(name: str, help_text: str) -> argparse.ArgumentParser:
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask sale_admin and show what it says."""
-    answer = ask(SALE_ADMIN, event_for(arguments))
+    answer = ask(arguments, SALE_ADMIN, event_for(arguments))
     tell(answer, as_json=arguments.json, show=SHOW[arguments.sale_command])
     return exit_code_for(answer)
 

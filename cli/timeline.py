@@ -1,4 +1,7 @@
-"""`seckill timeline KEY`: one reservation's life, from the books and the logs, by time."""
+"""`seckill timeline KEY`: one reservation's life, from the books and the logs, by time.
+
+Of a deployed stack it tells the books' part; for the logs' part the stack brings a saved query.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cli.answers import Answer, add_json_option, ask, exit_code_for, tell
+from cli.answers import Answer, add_asking_options, ask, exit_code_for, tell
 from cli.exit_code import ExitCode
 from local.logs import LogLine, lines_about
 from local.stack import SALE_ADMIN
@@ -33,24 +36,36 @@ class Event:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `seckill timeline`."""
     parser.add_argument("key", metavar="KEY", help="the reservation's preDeductKey")
-    add_json_option(parser)
+    add_asking_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask the books, search the logs, show both by time. A key that nobody knows is wrong use."""
-    answer = ask(SALE_ADMIN, {"action": "timeline", "preDeductKey": arguments.key})
+    answer = ask(arguments, SALE_ADMIN, {"action": "timeline", "preDeductKey": arguments.key})
     if not answer["ok"]:
         tell(answer, as_json=arguments.json, show=_show)
         return exit_code_for(answer)
-    lines = [line for line in lines_about(Path(read_state().log_directory), arguments.key) if not _is_question(line)]
+    lines = _log_lines(arguments)
     events = timeline(answer, lines)
     log = [line.fields for line in lines]
     told = [{"at": _time(event), "source": event.source, "what": event.what} for event in events]
     tell(answer | {"events": told, "log": log}, as_json=arguments.json, show=_show)
+    if arguments.stack is not None:
+        query = f"{arguments.stack}/One reservation's timeline"
+        print(f"for the logs' part run the saved query {query} in CloudWatch Logs Insights", file=sys.stderr)
     if not events:
-        print(f"neither the books nor the logs know {arguments.key}", file=sys.stderr)
+        who = "neither the books nor the logs know" if arguments.stack is None else "the books do not know"
+        print(f"{who} {arguments.key}", file=sys.stderr)
         return ExitCode.WRONG_USE
     return ExitCode.ALL_WELL
+
+
+def _log_lines(arguments: argparse.Namespace) -> list[LogLine]:
+    """What the local stack's functions logged; a deployed stack's logs are CloudWatch's to search."""
+    if arguments.stack is not None:
+        return []
+    lines = lines_about(Path(read_state().log_directory), arguments.key)
+    return [line for line in lines if not _is_question(line)]
 
 
 def _is_question(line: LogLine) -> bool:

@@ -103,6 +103,7 @@ def page() -> str:
             f"${warm.dollars:,.2f} a month",
             f"in prod, or ${warm.dollars / HOURS:,.2f} an hour: turn them on for the hours of a sale.",
             "",
+            *_evidence(),
         ]
     )
 
@@ -117,6 +118,21 @@ def _section(title: str, lines: Any) -> Iterator[str]:
         yield from (f"| {line.what} | {line.how_many} | {line.dollars:,.2f} |" for line in found)
         yield f"| **together** | | **{sum(line.dollars for line in found):,.2f}** |"
         yield ""
+
+
+def _evidence() -> Iterator[str]:
+    yield "## How far to believe the prices"
+    yield ""
+    yield "None was read from AWS's own price pages, whose numbers are filled in by script. They agree with:"
+    yield ""
+    yield "| price | compared with |"
+    yield "| --- | --- |"
+    yield from (f"| {row['prices']} | {row['source']} |" for row in PRICES["compared"])
+    yield ""
+    yield "Unverified, from memory:"
+    yield ""
+    yield from (f"- {row['prices']}: {row['why']}" for row in PRICES["unverified"])
+    yield ""
 
 
 if __name__ == "__main__":

@@ -102,9 +102,9 @@ class Dashboard(Construct):
             ),
             ("Database: slow queries, lock waits", [metrics.slow_queries(), metrics.lock_waits()]),
             (
-                "Proxy: borrow latency, pinned sessions",
+                "Proxy: borrow latency in µs, pinned sessions",
                 [
-                    metrics.proxy("DatabaseConnectionsBorrowLatency"),
+                    metrics.proxy("DatabaseConnectionsBorrowLatency", "Average"),
                     metrics.proxy("DatabaseConnectionsCurrentlySessionPinned"),
                 ],
             ),

@@ -100,7 +100,8 @@ class Metrics(Construct):
     def database(self, name: str, statistic: str = "Maximum") -> cloudwatch.Metric:
         return _metric("AWS/RDS", name, statistic, self._data.server.dimensions)
 
-    def proxy(self, name: str, statistic: str = "Maximum") -> cloudwatch.Metric:
+    def proxy(self, name: str, statistic: str = "Sum") -> cloudwatch.Metric:
+        """RDS publishes one number a minute for each instance behind the proxy: their sum is the proxy's count."""
         return _metric("AWS/RDS", name, statistic, self._data.proxy.dimensions)
 
     def slow_queries(self) -> cloudwatch.Metric:

@@ -76,6 +76,8 @@ def test_a_decision_is_passed_on_with_its_reason(decision: str, asked: str) -> N
         "sale close",
         "audit x",
         "timeline",
+        "--stack= audit",
+        "audit --stack=",
         "resolve k --decision land",
         "resolve k --decision destroy --reason r",
         "local --workers 0",
@@ -230,7 +232,7 @@ def summary_of(**different: Any) -> dict[str, Any]:
 def test_a_pass_is_judged_by_what_it_could_not_do_and_by_its_audits(
     different: dict[str, Any], code: ExitCode, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(reconcile, "ask", lambda handler, event: summary_of(**different))
+    monkeypatch.setattr(reconcile, "ask", lambda arguments, handler, event: summary_of(**different))
     assert reconcile.run(build_parser().parse_args(["reconcile"])) == code
     shown = capsys.readouterr().out
     assert all(f"not done      {failure}" in shown for failure in different.get("failed", []))
