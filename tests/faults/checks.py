@@ -1,4 +1,4 @@
-"""P1-P7, I0-I4 and the gap of docs/protocol.md 1 and 6.6, counted from the rows, the copy and the clients' own log."""
+"""P1-P7, I0-I5 and the gap of docs/protocol.md 1 and 6.6, counted from the rows, the copy and the clients' own log."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def _promises(sale: Evidence, promises: Promises) -> Iterator[str]:
 
 
 def _drift(sale: Evidence) -> Iterator[str]:
-    """P6 as it shows: in a copy that lost nothing, a unit is given back exactly once. I3 and I4 with all holds."""
+    """P6 as it shows: in a copy that lost nothing, a unit is given back exactly once. I3 to I5 with all holds."""
     copy = sale.copy
     if copy.epoch != sale.epoch:
         return  # being rebuilt: nothing to compare
@@ -73,6 +73,8 @@ def _drift(sale: Evidence) -> Iterator[str]:
         yield f"I3: stock {stock} + held {free} + to give back {back} <> total {sale.total} - live {sale.units(1, 2)}"
     if sale.cap - sum(row.quantity for row in later if row.status == 3) - ticket != stock + back:
         yield f"I4: cap {sale.cap} - ticket {ticket} <> stock {stock} + to give back {back}"
+    if later:
+        yield f"I5: {later} have tickets that the copy has not dealt"
 
 
 def _open_ends(sale: Evidence) -> Iterator[str]:

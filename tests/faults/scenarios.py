@@ -81,11 +81,16 @@ class Replay(Scenario):
 
 
 class GiveUp(Scenario):
-    """Redis has forgotten that ben bought: he wins a second key, which must not become a second promise."""
+    """A fail-over lost ben's deduction, and carl's process died with its ticket: ben wins a second key, which must not
+    become a second promise.
+    """
+
+    shoppers = ("amy", "ben", "carl")
 
     def prepare(self, shop: Shop) -> None:
         super().prepare(shop)
-        shop.market.redis.hdel(f"seckill:{{{shop.sku_id}}}:buyers", "u:ben")
+        shop.strike_redis(Trouble.LOSES)
+        shop.deduct("carl")
 
     def act(self, shop: Shop, process: Process, tell: Tell) -> None:
         tell(("ben", process.reserve(shop.sku_id, "ben")))

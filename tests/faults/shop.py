@@ -92,6 +92,8 @@ class Shop:
         answer = self.front.reserve(self.sku_id, user)
         self.told(user, answer)
         self.check()
+        if answer == Refused(Refusal.SOLD_OUT):
+            assert self.market.redis.exists(f"seckill:{{{self.sku_id}}}:sale"), "nothing is known, and is sold out"
         return answer
 
     def told(self, user: str, answer: Answer) -> None:
@@ -252,10 +254,12 @@ class Shop:
             url = self.market.queue_urls["dead_letters"]
             self.market.sqs.delete_queue(QueueUrl=url)
             self.market.sqs.create_queue(QueueName=url.rpartition("/")[2])
+        tables = ("sale", "stock", "pre_deduct", "order", "notice", "top_up")
+        deletes = [f"DELETE FROM seckill_{table} WHERE sku_id = {self.sku_id:d}" for table in tables]
         with self.market.database.cursor() as cursor:
-            for table in ("sale", "stock", "pre_deduct", "order", "notice", "top_up"):
-                cursor.execute(f"DELETE FROM seckill_{table} WHERE sku_id = %s", [self.sku_id])
-            cursor.execute("DELETE FROM refused_orders")
+            cursor.execute(";".join([*deletes, "DELETE FROM refused_orders"]))
+            while cursor.nextset():
+                pass
         self.market.redis.flushall()
 
 

@@ -43,16 +43,16 @@ def runs_at(scenario: Scenario, point: Point, column: str) -> Iterator[FaultRun]
     """Those of one point and one column."""
     dice = random.Random(f"{SEED} {scenario} {point} {column}")
     faults = [fault for fault in COLUMNS[column] if fault.fits(point)]
-    quantity = dice.choice((1, 2))
+    quantity, silence = dice.choice((1, 2)), dice.choice((False, True))
     if FULL:
         for fault in faults:
             for trouble in Trouble:
-                yield FaultRun(scenario, point, fault, trouble, quantity)
+                yield FaultRun(scenario, point, fault, trouble, quantity, silence)
         return
     fault = dice.choice(faults)
     if faults == [Fault.PAUSES, Fault.PAUSES_CUT]:
         fault = Fault.PAUSES if dice.randrange(LOCKS_KEPT) == 0 else Fault.PAUSES_CUT
-    yield FaultRun(scenario, point, fault, dice.choice(list(Trouble)), quantity)
+    yield FaultRun(scenario, point, fault, dice.choice(list(Trouble)), quantity, silence)
 
 
 @pytest.mark.timeout(7200 if FULL else 900)
