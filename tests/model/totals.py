@@ -1,4 +1,4 @@
-"""Prints at the end of a test run how much the model searched."""
+"""Prints how much the model searched. A plugin: a run shared by processes reads no folder's conftest."""
 
 import pytest
 
