@@ -15,19 +15,6 @@ _EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Sale:
-    """A row of `seckill_sale`. Times are milliseconds since 1970, UTC."""
-
-    sku_id: int
-    state: str
-    epoch: int
-    cap: int
-    quantity: int
-    opens_at: int | None
-    closes_at: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class SaleView:
     """The sale as Redis's copy shows it at Redis's own time, all times in milliseconds since 1970."""
 
