@@ -137,6 +137,18 @@ def test_while_another_migration_runs_a_migration_says_so(empty_database: str) -
         migrate(database)
 
 
+def test_a_statement_on_a_big_table_has_all_the_time_there_is(
+    empty_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seckill.protocol.migrate._migrations", lambda: [(9001, "slow", "DO SLEEP(1.5);")])
+    database = Database(empty_database)
+    database.new_call(Deadline(seconds=30, longest_wait=1))
+    try:
+        assert migrate(database).applied == [9001]
+    finally:
+        database.close()
+
+
 def test_a_server_that_is_not_set_as_the_protocol_wants_is_named(empty_database: str) -> None:
     """Settings of the server, not of a session: a proxy would pin connections that set their own."""
     ledger = Ledger(empty_database, sku_id=0)

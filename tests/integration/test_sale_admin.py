@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from functions.sale_admin.handler import lambda_handler
+from functions.sale_admin.handler import lambda_handler, stores
+from local.lambda_context import LambdaContext
 from local.servers import Servers, free_port
 from seckill.adapters.mysql import Database
 from seckill.adapters.redis import Redis
@@ -298,6 +299,13 @@ def test_an_unknown_action_is_refused(action: Any) -> None:
 
 def test_an_event_without_an_action_is_refused() -> None:
     assert lambda_handler({}, context())["error"] == "INVALID_REQUEST"
+
+
+@pytest.mark.parametrize(("action", "seconds"), [("migrate", 295), ("list_sales", 25)])
+def test_a_migration_may_use_what_the_platform_grants_and_an_operator_waits_less(action: str, seconds: float) -> None:
+    granted = LambdaContext.starting_now("sale_admin", "eu-west-1", timeout_seconds=300)
+    assert lambda_handler({"action": action}, granted)["ok"]
+    assert stores().migrator.deadline.seconds == pytest.approx(seconds, abs=1)
 
 
 def test_migrating_again_applies_nothing(servers: Servers) -> None:
