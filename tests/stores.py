@@ -36,11 +36,15 @@ def reserved(answer: Answer) -> Reserved:
     return answer
 
 
+def won(answer: object) -> Won:
+    """The deduction that Redis's answer must be."""
+    assert isinstance(answer, Won), answer
+    return answer
+
+
 def deducted(redis: Redis, sku_id: int, user: str) -> Deduction:
     """A unit deducted in Redis and known nowhere else: what a function leaves that dies right after."""
-    won = redis.reserve(sku_id, f"{sku_id}-{user}", user)
-    assert isinstance(won, Won), won
-    return won.deduction
+    return won(redis.reserve(sku_id, f"{sku_id}-{user}", user)).deduction
 
 
 def thread_of(database: Database) -> int:

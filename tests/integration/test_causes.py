@@ -11,7 +11,7 @@ import uuid6
 
 from local.servers import Servers
 from seckill.adapters.mysql import Database, Row
-from seckill.adapters.redis import Redis, Won
+from seckill.adapters.redis import Redis
 from seckill.adapters.sqs import Queues
 from seckill.domain.answer import Answer, Refusal, Refused, Reserved
 from seckill.domain.deadline import Deadline
@@ -27,6 +27,7 @@ from tests.messages import drain, empty
 from tests.metrics import uncounted
 from tests.redis_copy import RedisCopy
 from tests.sales import Sales
+from tests.stores import won
 
 CopyOf = Callable[[int], RedisCopy]
 LedgerOf = Callable[[int], Ledger]
@@ -56,9 +57,7 @@ def ask_again(answer: Answer, refusal: Refusal = Refusal.UNAVAILABLE) -> str:
 
 def deduct_and_die(redis: Redis, sku_id: int, user: str) -> Deduction:
     """A container that dies between the Lua deduct and the ledger insert."""
-    won = redis.reserve(sku_id, str(uuid6.uuid7()), user)
-    assert isinstance(won, Won)
-    return won.deduction
+    return won(redis.reserve(sku_id, str(uuid6.uuid7()), user)).deduction
 
 
 def new_epoch(ledger: Ledger) -> None:

@@ -18,7 +18,6 @@ from seckill.adapters.redis import (
     RedisError,
     RedisOutcomeUnknown,
     Replay,
-    Won,
 )
 from seckill.adapters.sqs import Queues
 from seckill.domain.answer import Refusal, Refused, Reserved
@@ -32,7 +31,7 @@ from tests.books import assert_books_balance
 from tests.proxy import Proxy, full_port, refused_port, silent_port
 from tests.redis_copy import RedisCopy, plain_client
 from tests.sales import Sales, fresh_sku_id
-from tests.stores import SALE_FIELDS, open_redis, patience, reserved
+from tests.stores import SALE_FIELDS, open_redis, patience, reserved, won
 
 RUN_SCRIPT = rb"EVALSHA|EVAL\r\n"
 # What a busy machine may add to a deadline.
@@ -100,9 +99,8 @@ def test_a_sale_lives_its_life_in_a_cluster(
     copy = RedisCopy(node.url, sku_id)
     alice = reserved(cluster_reserve(sku_id, "alice"))
     assert cluster_reserve(sku_id, "alice") == Reserved(alice.key, alice.status, 1, new=False)
-    won = cluster.reserve(sku_id, f"{sku_id}-bob", "bob")
-    assert isinstance(won, Won)
-    assert abandon(database, cluster, won.deduction) is Abandoned.TOMBSTONE
+    bought = won(cluster.reserve(sku_id, f"{sku_id}-bob", "bob"))
+    assert abandon(database, cluster, bought.deduction) is Abandoned.TOMBSTONE
     assert (copy.stock, list(copy.buyers())) == (3, ["alice"])
     assert land(database, cluster, [alice.key], lambda name: None) == {alice.key: Landing.LANDED}
     assert copy.holds() == {}
@@ -121,9 +119,8 @@ def test_every_script_and_command_keeps_to_one_slot(node: Node, cluster: Redis) 
         ]
         assert len(holds) > 2 * STAGE_FIELDS
         assert cluster.load(sku_id, SALE_FIELDS, 2, holds, {hold.user: hold.key for hold in holds})
-        won = cluster.reserve(sku_id, "key-1", "alice")
-        assert isinstance(won, Won)
-        assert cluster.reserve(sku_id, "key-2", "alice") == Replay(won.deduction)
+        bought = won(cluster.reserve(sku_id, "key-1", "alice"))
+        assert cluster.reserve(sku_id, "key-2", "alice") == Replay(bought.deduction)
         snapshot = cluster.snapshot(sku_id)
         assert snapshot is not None
         assert len(snapshot.holds or ()) == len(holds) + 1
