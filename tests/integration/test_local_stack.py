@@ -322,7 +322,10 @@ def test_the_program_runs_a_sale_and_ends_without_a_trace(program: Program) -> N
         accounts = json.loads(shown.stdout)
         assert (shown.returncode, accounts["orders"], accounts["remaining"]) == (0, 1, 2)
         reconciled = program.run("reconcile")
-        assert (reconciled.returncode, reconciled.stdout.splitlines()[0]) == (0, f"SKU {sku}, open, 3 units: ok")
+        audits = [line for line in reconciled.stdout.splitlines() if line.startswith("SKU ")]
+        assert f"SKU {sku}, open, 3 units: ok" in audits
+        # On somebody's own servers other tests' sales are looked at too, some of them broken on purpose.
+        assert (reconciled.returncode == 0) is all(line.endswith(": ok") for line in audits)
         assert program.run("local").returncode == 2
     finally:
         process.send_signal(signal.SIGINT)
