@@ -39,7 +39,9 @@ def time_in(arguments: Arguments, name: str) -> int | None:
     try:
         return parse_time(text)
     except (TypeError, ValueError):
-        raise Refusal("INVALID_REQUEST", f"{name} must be an ISO 8601 time with an offset") from None
+        raise Refusal(
+            "INVALID_REQUEST", f"{name} must be an ISO 8601 time with an offset, of the years 1970 to 9999"
+        ) from None
 
 
 def text_in(arguments: Arguments, name: str, longest: int) -> str:

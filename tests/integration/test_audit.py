@@ -11,7 +11,7 @@ import pytest
 from local.servers import free_port
 from seckill.adapters.mysql import Database
 from seckill.adapters.redis import Redis, RedisError
-from seckill.domain.answer import Reserved
+from seckill.domain.answer import Refused, Reserved
 from seckill.domain.deadline import Deadline
 from seckill.protocol.audit import Audit, audit_sale
 from seckill.protocol.land import land
@@ -170,6 +170,29 @@ def test_a_hold_that_cannot_be_read_is_a_finding(backroom: Backroom) -> None:
     audit = backroom.audit(sku_id)
     assert (audit.ok, audit.findings) == (False, ["1 holds in Redis cannot be read"])
     assert backroom.audit(sku_id).drift_confirmed
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "finding"),
+    [
+        ("state", "closed", "Redis says state closed, MySQL open"),
+        ("quantity", "11", "Redis says quantity 11, MySQL 1"),  # a sale of ten is sold out
+        ("opens_at", "4102444800000", "Redis says opens_at 4102444800000, MySQL None"),
+        ("closes_at", "1000", "Redis says closes_at 1000, MySQL None"),
+    ],
+)
+def test_a_copy_that_says_something_else_of_the_sale_is_a_finding_and_is_replaced(
+    backroom: Backroom, field: str, value: str, finding: str
+) -> None:
+    sku_id = backroom.sales.open(total=10)
+    copy = backroom.copy(sku_id)
+    copy.set(**{field: value})
+    assert isinstance(backroom.answer(sku_id, "alice"), Refused)
+    first = backroom.audit(sku_id)
+    assert (first.ok, first.findings, first.drift_confirmed) == (False, [finding], False)
+    assert backroom.reconcile().rebuilt == [sku_id]
+    assert backroom.audit(sku_id).ok is True
+    assert isinstance(backroom.answer(sku_id, "alice"), Reserved)
 
 
 @pytest.mark.parametrize("loss", ["all", "half", "older", "newer", "not a number"])

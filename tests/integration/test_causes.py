@@ -290,6 +290,51 @@ def test_a_buyer_without_hold_and_without_row_asks_for_a_rebuild(
     assert rebuild_requests() == [{"job": "rebuild", "skuId": sku_id, "epoch": 1}]
 
 
+# -- a key that is not the asker's ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("whose", ["alice's, pending", "alice's, landed", "alice's, rolled back", "of another sale"])
+def test_a_user_to_whom_redis_gives_a_key_that_is_not_his_is_promised_nothing_until_a_rebuild(
+    sales: Sales,
+    reserve: Reserve,
+    redis: Redis,
+    database: Database,
+    copy_of: CopyOf,
+    ledger_of: LedgerOf,
+    rebuild_requests: Requests,
+    whose: str,
+) -> None:
+    sku_id = sales.open(total=3)
+    key = promised(reserve(sku_id, "alice")).key
+    if whose == "alice's, landed":
+        assert land(database, redis, [key], uncounted) == {key: Landing.LANDED}
+    elif whose == "alice's, rolled back":
+        ledger_of(sku_id).roll_back(key)
+    elif whose == "of another sale":
+        key = promised(reserve(sales.open(total=3), "bob")).key
+    copy_of(sku_id).put_buyer("bob", key)
+    before = (ledger_of(sku_id).rows(), copy_of(sku_id).everything())
+    assert reserve(sku_id, "bob") == Refused(Refusal.UNAVAILABLE), "nobody learns another's key"
+    assert (ledger_of(sku_id).rows(), copy_of(sku_id).everything()) == before
+    assert rebuild_requests() == [{"job": "rebuild", "skuId": sku_id, "epoch": 1}]
+    rebuilt(database, redis, sku_id)
+    bobs = promised(reserve(sku_id, "bob"))
+    assert bobs.new
+    assert bobs.key != key
+
+
+def test_a_hold_of_another_user_is_not_inserted_for_whoever_asks(
+    sales: Sales, reserve: Reserve, redis: Redis, copy_of: CopyOf, ledger_of: LedgerOf, rebuild_requests: Requests
+) -> None:
+    sku_id = sales.open(total=3)
+    key = deduct_and_die(redis, sku_id, "alice").key
+    copy_of(sku_id).put_buyer("bob", key)
+    ask_again(reserve(sku_id, "bob"))
+    assert ledger_of(sku_id).rows() == {}
+    assert rebuild_requests() == [{"job": "rebuild", "skuId": sku_id, "epoch": 1}]
+    assert promised(reserve(sku_id, "alice")).key == key
+
+
 # -- a row at 3 -----------------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """top_up, close_sale, reopen_sale, archive_sale (docs/protocol.md 6.5), said through sale_admin."""
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -8,14 +9,16 @@ from typing import Any
 import pytest
 
 from local.servers import free_port
+from seckill.adapters.redis import Redis
 from seckill.domain.answer import Refusal, Refused, Reserved
 from seckill.protocol.change_sale import OPERATION_ID_REUSED, top_up
 from seckill.protocol.change_sale import Refused as ChangeRefused
+from seckill.protocol.rebuild import Rebuilt, load_copy, rebuild
 from tests.backroom import Backroom, Functions
 from tests.books import read_books
 from tests.crowd import at_once
 from tests.redis_copy import plain_client
-from tests.stores import deducted, open_database, open_redis
+from tests.stores import deducted, open_database, open_redis, patience
 
 pytest_plugins = ["tests.backroom_fixtures"]
 
@@ -234,15 +237,60 @@ def test_a_sale_is_opened_again_until_a_time_that_is_one(backroom: Backroom, fun
     assert state(backroom, sku_id) == ("closed", None)
 
 
+def test_a_sale_past_its_closing_time_is_extended_before_it_closes_by_itself(
+    backroom: Backroom, functions: Functions
+) -> None:
+    sku_id = backroom.sales.open(total=3, closes_at=1_000)
+    assert backroom.answer(sku_id, "alice") == CLOSED
+    answer = functions.admin("reopen_sale", skuId=sku_id, closesAt=FUTURE)
+    assert answer == {"ok": True, "skuId": sku_id, "loaded": True}
+    assert state(backroom, sku_id) == ("open", FUTURE_MS)
+    assert isinstance(backroom.answer(sku_id, "alice"), Reserved)
+    epoch = backroom.copy(sku_id).epoch
+    assert functions.admin("reopen_sale", skuId=sku_id, closesAt=FUTURE) == answer
+    assert functions.admin("reopen_sale", skuId=sku_id) == answer
+    assert (state(backroom, sku_id), backroom.copy(sku_id).epoch) == (("open", FUTURE_MS), epoch)
+
+
+@pytest.mark.parametrize(
+    "closes_at",
+    [
+        "2001-01-01T00:00:00Z",  # it has passed
+        "9999-12-31T23:00:00-05:00",  # a year that has no name
+        "1969-12-31T23:59:59Z",
+        FUTURE,  # it opens only then
+    ],
+)
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_sale_is_not_opened_again_until_a_time_that_it_cannot_have(
+    backroom: Backroom, functions: Functions, closed: bool, closes_at: str
+) -> None:
+    sku_id = backroom.sales.open(total=3, opens_at=FUTURE_MS)
+    if closed:
+        functions.admin("close_sale", skuId=sku_id)
+    before = (state(backroom, sku_id), backroom.copy(sku_id).epoch)
+    assert functions.refusal("reopen_sale", skuId=sku_id, closesAt=closes_at) == "INVALID_REQUEST"
+    assert (state(backroom, sku_id), backroom.copy(sku_id).epoch) == before
+
+
+def test_a_sale_has_no_more_units_than_redis_can_count(backroom: Backroom, functions: Functions) -> None:
+    sku_id = backroom.sales.open(total=3)
+    backroom.promise(sku_id, "alice")
+    top_up = {"skuId": sku_id, "units": 2**53 - 2, "operationId": f"{sku_id}-too-much"}
+    assert functions.refusal("top_up", **top_up) == "INVALID_REQUEST"
+    assert functions.admin("top_up", **top_up | {"units": 2**53 - 3})["loaded"] is True, "the id was not used up"
+    assert isinstance(backroom.answer(sku_id, "bob"), Reserved)
+
+
 def test_a_sale_closes_by_itself_five_minutes_after_its_closing_time(backroom: Backroom) -> None:
     sku_id, endless = backroom.sales.open(total=3, closes_at=FUTURE_MS), backroom.sales.open(total=3)
     backroom.promise(sku_id, "alice")
     ledger = backroom.ledger(sku_id)
     ago = "UPDATE seckill_sale SET closes_at = UNIX_TIMESTAMP() * 1000 - %(seconds)s * 1000 WHERE sku_id = %(sku)s"
-    for seconds in (0, 290):
-        ledger.run(ago, seconds=seconds)
+    for seconds in (0, 290, 310):
         assert backroom.reconcile().closed == []
-    ledger.run(ago, seconds=310)
+        ledger.run(ago, seconds=seconds)
+        backroom.copy(sku_id).set(closes_at=str(state(backroom, sku_id)[1]))  # or the copy would be seen to differ
     done = backroom.reconcile()
     assert (done.closed, done.failed) == ([sku_id], [])
     assert (state(backroom, sku_id)[0], state(backroom, endless)[0]) == ("closed", "open")
@@ -284,6 +332,45 @@ def test_an_archived_sale_is_off_the_catalogue_and_out_of_every_sweep(backroom: 
     for action in ("close_sale", "reopen_sale", "rebuild"):
         assert functions.refusal(action, skuId=sku_id) == "NO_SUCH_SALE"
     assert functions.refusal("top_up", skuId=sku_id, units=1, operationId="x") == "NO_SUCH_SALE"
+
+
+def test_an_archived_sale_is_not_opened_again(backroom: Backroom, functions: Functions) -> None:
+    sku_id = backroom.sales.open(total=3)
+    functions.admin("close_sale", skuId=sku_id)
+    functions.admin("archive_sale", skuId=sku_id)
+    assert functions.refusal("open_sale", skuId=sku_id, total=3) == "ALREADY_OPEN"
+    assert backroom.copy(sku_id).everything() == ({}, {}, {})
+
+
+class ArchivedMeanwhile(Redis):
+    """The sale is archived right before, or right after, the copy is loaded."""
+
+    archive: Callable[[], object]
+    before: bool
+
+    def load(self, *arguments: Any, **named: Any) -> bool:
+        if self.before:
+            self.archive()
+        loaded = super().load(*arguments, **named)
+        if not self.before:
+            self.archive()
+        return loaded
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_sale_that_is_archived_during_a_rebuild_leaves_no_copy(
+    backroom: Backroom, functions: Functions, before: bool
+) -> None:
+    sku_id = backroom.sales.open(total=3)
+    functions.admin("close_sale", skuId=sku_id)
+    redis = ArchivedMeanwhile(backroom.servers.redis_url)
+    redis.deadline, redis.before = patience(), before
+    redis.archive = partial(functions.admin, "archive_sale", skuId=sku_id)
+    assert rebuild(backroom.database, redis, sku_id, automatic=False) is Rebuilt.NOT_LOADED
+    assert backroom.copy(sku_id).everything() == ({}, {}, {})
+    assert load_copy(backroom.database, backroom.redis, sku_id, epoch=3) is False
+    assert backroom.copy(sku_id).everything() == ({}, {}, {})
+    assert backroom.answer(sku_id, "alice") == Refused(Refusal.NO_SUCH_SALE)
 
 
 @pytest.mark.parametrize("action", ["close_sale", "reopen_sale", "archive_sale", "rebuild", "audit", "top_up"])

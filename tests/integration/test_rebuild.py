@@ -7,6 +7,7 @@ import pytest
 from local.servers import free_port
 from seckill.adapters.mysql import CommitUnknown, Database, Unreachable
 from seckill.adapters.redis import Redis, RedisError
+from seckill.protocol.open_sale import Offer, open_sale
 from seckill.protocol.rebuild import Rebuilt, load_copy, rebuild
 from seckill.protocol.reconcile import Reconcile
 from tests.backroom import STALE_SECONDS, Backroom, Functions
@@ -149,6 +150,7 @@ def test_a_sale_whose_own_books_are_off_is_never_rebuilt_by_itself(backroom: Bac
         backroom.database, backroom.redis, backroom.letters, None, backroom.counts.append, STALE_SECONDS, 3
     )
     assert reconciler.rebuild(patience(), sku_id, None) is Rebuilt.PROMISED_TOO_MUCH, "asked for by a message"
+    assert open_sale(backroom.database, backroom.redis, Offer(sku_id, 3)) is False, "opened once more"
     assert (epoch(backroom, sku_id), backroom.copy(sku_id).everything()) == (1, ({}, {}, {}))
     assert rebuild(backroom.database, backroom.redis, sku_id, automatic=False) is Rebuilt.LOADED, "a person may"
 

@@ -122,6 +122,16 @@ def test_a_time_without_an_offset_or_no_time_at_all_is_refused(text: str) -> Non
         parse_time(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00+00:01", "9999-12-31T23:00:00-05:00", "0001-01-01T00:00:00+23:59"],
+)
+def test_a_time_that_a_sale_cannot_have_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="1970 to 9999"):
+        parse_time(text)
+    assert iso_time(parse_time("9999-12-31T23:59:59.999Z")) == "9999-12-31T23:59:59.999+00:00"
+
+
 @given(
     st.datetimes(
         min_value=datetime(1970, 1, 2), max_value=datetime(9999, 12, 30),

@@ -10,6 +10,9 @@ LARGEST_EXACT_INTEGER = 2**53
 # Further ahead than this, Redis's epoch is garbage, not a newer generation (docs/protocol.md 6.4).
 LARGEST_EPOCH_LEAD = 1_000_000
 
+# The end of the year 9999, in milliseconds since 1970: what a date can still be written for, and Redis's copy takes.
+END_OF_TIME = 253_402_300_800_000
+
 _SKU_ID = re.compile(r"[1-9][0-9]{0,18}")
 _EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -60,9 +63,12 @@ def iso_time(milliseconds: int | None) -> str | None:
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since 1970 of an ISO 8601 time; ValueError without an offset."""
+    """Milliseconds since 1970 of an ISO 8601 time; ValueError without an offset, before 1970 or after the year 9999."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("a time needs an offset, e.g. 2026-11-11T20:00:00+08:00")
     since = moment - _EPOCH_START
-    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+    milliseconds = (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+    if not 0 <= milliseconds < END_OF_TIME:
+        raise ValueError("a time is one of the years 1970 to 9999, in UTC")
+    return milliseconds

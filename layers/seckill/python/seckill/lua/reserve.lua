@@ -6,7 +6,7 @@
 --   {'MISSING'}                      no sale hash: unknown SKU, or a lost copy
 --   {'UNAVAILABLE'}                  the copy is not whole
 --   {'REPLAY', key, epoch, ticket, quantity}   this user holds `key` already, in every state of the sale; all the key's own
---   {'REPLAY', key, copy_epoch}                the same, when the hold is gone: the copy's epoch only
+--   {'REPLAY', key, copy_epoch}                the same, when the hold is gone or another user's: the copy's epoch only
 --   {'CLOSED'}
 --   {'NOT_OPEN', opens_at}           milliseconds since 1970
 --   {'SOLD_OUT'}
@@ -21,7 +21,7 @@ local key, user = ARGV[1], ARGV[2]
 local owned = redis.call('HGET', KEYS[3], 'u:' .. user)
 if owned then
   local hold = read_hold(KEYS[2], owned)
-  if hold then
+  if hold and hold.user == user then
     return {'REPLAY', owned, plain(hold.epoch), plain(hold.ticket), plain(hold.quantity)}
   end
   return {'REPLAY', owned, plain(sale.epoch)}

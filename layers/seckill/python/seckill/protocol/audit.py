@@ -33,6 +33,8 @@ class Audit:
     equations: list[Equation]
     oldest_pending_seconds: int
     notices_pending: int
+    # What else in Redis's copy is wrong, in words: no equation counts it.
+    copy_faults: list[str] = field(default_factory=list)
     ok: bool | None = None
     findings: list[str] = field(default_factory=list)
     drift_confirmed: bool = False
@@ -110,6 +112,8 @@ def audit_sale(database: Database, redis: Redis, sku_id: int, stale_seconds: int
             return None
         audit = _hard_audit(reader, row, snapshot)
         comparable = snapshot is not None and snapshot.sale.epoch == audit.books.epoch
+        if snapshot is not None and comparable:
+            audit.copy_faults = _copy_faults(row, snapshot)
         if snapshot is not None and comparable and snapshot.holds is not None:
             same_epoch = before is not None and before["epoch"] == audit.books.epoch
             highest_before = int(before["ticket"]) if before is not None and same_epoch else 0
@@ -117,6 +121,16 @@ def audit_sale(database: Database, redis: Redis, sku_id: int, stale_seconds: int
     _judge(audit, away, comparable)
     _remember_drift(database, row, audit)
     return audit
+
+
+def books_are_broken(database: Database, sku_id: int) -> bool:
+    """Whether a hard equation is off, whatever Redis says: such a sale is never rebuilt automatically.
+
+    Raises DatabaseError.
+    """
+    with database.consistent_read() as reader:
+        row = reader.row("audit.accounts", sku_id=sku_id, ticket=LARGEST_EXACT_INTEGER, stale_seconds=0)
+        return row is not None and _hard_audit(reader, row, None).hard_broken
 
 
 def _hard_audit(reader: Database, row: Row, snapshot: Snapshot | None) -> Audit:
@@ -166,11 +180,21 @@ def _soft_terms(reader: Database, row: Row, snapshot: Snapshot, highest_before: 
     )
 
 
+def _copy_faults(row: Row, snapshot: Snapshot) -> list[str]:
+    """Of a copy of MySQL's epoch: its fields changed with the epoch only, so they are the sale's at any load."""
+    faults = [
+        f"Redis says {name} {shown}, MySQL {row[name]}"
+        for name in ("state", "quantity", "opens_at", "closes_at")
+        if (shown := getattr(snapshot.sale, name)) != row[name]
+    ]
+    if snapshot.unreadable_holds:
+        faults.append(f"{snapshot.unreadable_holds} holds in Redis cannot be read")
+    return faults
+
+
 def _judge(audit: Audit, redis_away: bool, comparable: bool) -> None:
     """What is said of the equations. Never "ok" while one is off, and no verdict on what could not be compared."""
-    audit.findings = [str(equation) for equation in audit.equations if not equation.holds]
-    if audit.redis is not None and audit.redis.unreadable_holds:
-        audit.findings.append(f"{audit.redis.unreadable_holds} holds in Redis cannot be read")
+    audit.findings = [str(equation) for equation in audit.equations if not equation.holds] + audit.copy_faults
     if audit.findings:
         audit.ok = False
     elif redis_away:
@@ -185,8 +209,7 @@ def _judge(audit: Audit, redis_away: bool, comparable: bool) -> None:
 
 def _remember_drift(database: Database, row: Row, audit: Audit) -> None:
     """A soft violation pages only when a later audit of the same epoch sees it again; an equal audit clears it."""
-    drifting = audit.drift != 0 or bool(audit.redis and audit.redis.unreadable_holds)
-    if drifting and audit.redis is not None and audit.redis.sale.epoch == audit.books.epoch:
+    if (audit.drift or audit.copy_faults) and audit.redis is not None and audit.redis.sale.epoch == audit.books.epoch:
         audit.drift_confirmed = row["drift_epoch"] == audit.books.epoch
         database.execute("audit.remember_drift", sku_id=audit.sku_id, epoch=audit.books.epoch)
     elif audit.ok and row["drift_epoch"] is not None:

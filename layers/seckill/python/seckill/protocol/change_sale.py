@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from seckill.adapters.mysql import Database, Duplicate, Row
 from seckill.adapters.redis import Redis
+from seckill.domain.sale import LARGEST_EXACT_INTEGER
 from seckill.protocol.rebuild import Rebuilt, rebuild
 
 OPERATION_ID_REUSED = "this operationId was used for another top-up"
@@ -37,7 +38,8 @@ def top_up(database: Database, redis: Redis, sku_id: int, units: int, operation_
             database.execute("change_sale.insert_top_up", operation_id, sku_id, units)
         except Duplicate:  # taken by another sale's top-up since
             raise Refused("OPERATION_ID_REUSED", OPERATION_ID_REUSED) from None
-        database.execute("change_sale.add_stock", units=units, sku_id=sku_id)
+        if database.execute("change_sale.add_stock", units=units, sku_id=sku_id, most=LARGEST_EXACT_INTEGER) != 1:
+            raise Refused("INVALID_REQUEST", f"a sale has at most {LARGEST_EXACT_INTEGER} units")
 
     return _change(database, redis, sku_id, change)
 
@@ -53,9 +55,16 @@ def close_sale(database: Database, redis: Redis, sku_id: int) -> bool:
 
 
 def reopen_sale(database: Database, redis: Redis, sku_id: int, closes_at: int | None) -> bool:
-    """Open a closed sale again, until `closes_at` (milliseconds since 1970) when given; an open one stays as it is."""
+    """Open a closed sale again, or keep an open one open, until `closes_at` (milliseconds since 1970) when given.
 
-    def change(_: Row) -> None:
+    Raises as top_up.
+    """
+
+    def change(sale: Row) -> None:
+        if closes_at is not None and sale["opens_at"] is not None and closes_at <= sale["opens_at"]:
+            raise Refused("INVALID_REQUEST", "closesAt must be later than opensAt")
+        if closes_at is not None and _has_passed(database, closes_at):
+            raise Refused("INVALID_REQUEST", "closesAt has passed")
         if database.execute("change_sale.reopen", sku_id=sku_id, closes_at=closes_at) != 1:
             raise _NothingToChange
 
@@ -90,6 +99,12 @@ def _change(database: Database, redis: Redis, sku_id: int, change: Callable[[Row
     if result is Rebuilt.PROMISED_TOO_MUCH:
         raise Refused("BOOKS_BROKEN", "more is pending than remains: mend the rows, then rebuild")
     return result in (Rebuilt.LOADED, Rebuilt.NOT_NEEDED)
+
+
+def _has_passed(database: Database, milliseconds: int) -> bool:
+    """By the database's clock, which also closes sales."""
+    row = database.row("change_sale.has_passed", milliseconds)
+    return row is not None and bool(row["has_passed"])
 
 
 def _topped_up(database: Database, sku_id: int, units: int, operation_id: str) -> bool:

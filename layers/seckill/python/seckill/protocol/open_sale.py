@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from seckill.adapters.mysql import CommitUnknown, Database, DatabaseError, Duplicate, Row
 from seckill.adapters.redis import Redis, RedisError
 from seckill.domain.sale import next_epoch
+from seckill.protocol.audit import books_are_broken
 from seckill.protocol.rebuild import Rebuilt, load_copy, rebuild
 
 
@@ -30,7 +31,7 @@ class Offer:
 
 
 class AlreadyOpen(Exception):
-    """The SKU is or was on offer with other arguments."""
+    """The SKU is or was on offer with other arguments, or it is archived."""
 
 
 def open_sale(database: Database, redis: Redis, offer: Offer) -> bool:
@@ -47,6 +48,8 @@ def open_sale(database: Database, redis: Redis, offer: Offer) -> bool:
             if known is None:
                 raise
     if known is not None:
+        if known["state"] == "archived":
+            raise AlreadyOpen(f"SKU {offer.sku_id} was on offer and is archived")
         if not _same(known, offer):
             raise AlreadyOpen(f"SKU {offer.sku_id} is or was on offer with other arguments")
         return _loaded_again(database, redis, known)
@@ -74,10 +77,15 @@ def _same(known: Row, offer: Offer) -> bool:
 
 
 def _loaded_again(database: Database, redis: Redis, known: Row) -> bool:
-    """A missing or older copy is replaced under a new epoch: the old one's tickets may be spent."""
+    """A missing or older copy is replaced under a new epoch: the old one's tickets may be spent.
+
+    Not when the sale's own books are off: a new cap would hide it, and a person has to see it first.
+    """
     if not _catalogued(database, redis):
         return False
     try:
+        if books_are_broken(database, known["sku_id"]):
+            return False
         return rebuild(database, redis, known["sku_id"]) in (Rebuilt.LOADED, Rebuilt.NOT_NEEDED)
     except (RedisError, DatabaseError):
         return False

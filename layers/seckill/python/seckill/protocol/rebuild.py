@@ -112,9 +112,17 @@ def load_copy(database: Database, redis: Redis, sku_id: int, epoch: int) -> bool
         fields, holds, buyers = copy
         redis.load(sku_id, fields, epoch, holds, buyers)
         loaded = redis.view(sku_id)
+        if _archived(database, sku_id):  # meanwhile: its keys may be gone already, and nothing else would remove these
+            redis.remove(sku_id)
+            return False
     except (DatabaseError, RedisError):
         return False
     return loaded is not None and loaded.epoch == epoch
+
+
+def _archived(database: Database, sku_id: int) -> bool:
+    sale = database.row("rebuild.sale", sku_id)
+    return sale is not None and sale["state"] == "archived"
 
 
 def _copy_of(database: Database, sku_id: int, epoch: int) -> tuple[dict[str, str], list[Hold], dict[str, str]] | None:
@@ -122,7 +130,7 @@ def _copy_of(database: Database, sku_id: int, epoch: int) -> tuple[dict[str, str
     with database.consistent_read() as reader:
         sale = reader.row("rebuild.sale", sku_id)
         unpromised = reader.row("rebuild.unpromised", sku_id)
-        if sale is None or unpromised is None or sale["epoch"] != epoch:
+        if sale is None or unpromised is None or sale["epoch"] != epoch or sale["state"] == "archived":
             return None
         live = _live_rows(reader, sku_id)
     fields = {

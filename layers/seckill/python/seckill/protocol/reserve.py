@@ -79,7 +79,7 @@ class Reserve:
         try:
             if isinstance(deducted, Won):
                 return self._confirm(deducted.deduction)
-            return self._replayed(sku_id, deducted, held)
+            return self._replayed(sku_id, user, deducted, held)
         except DatabaseError:
             return Refused(Refusal.OUTCOME_UNKNOWN, held)  # 4.5: touch nothing
 
@@ -98,13 +98,17 @@ class Reserve:
         except RedisError:
             return False
 
-    def _replayed(self, sku_id: int, replay: Replay | HoldLost, key: str) -> Answer | None:
+    def _replayed(self, sku_id: int, user: str, replay: Replay | HoldLost, key: str) -> Answer | None:
         """4.3: a user who holds a key already. Its row first: a fenced insert might wait for its landing."""
+        copy_epoch = replay.copy_epoch if isinstance(replay, HoldLost) else replay.deduction.epoch
         row = read_by_key(self._database, key)
+        if row and (row.sku_id, row.user) != (sku_id, user):
+            self._ask_for_rebuild(sku_id, copy_epoch)
+            return Refused(Refusal.UNAVAILABLE)  # Redis is wrong: nobody learns another's key
         if row:
             return self._judged(row)
         if isinstance(replay, HoldLost):
-            self._ask_for_rebuild(sku_id, replay.copy_epoch)
+            self._ask_for_rebuild(sku_id, copy_epoch)
             return Refused(Refusal.UNAVAILABLE, key)
         return self._confirm(replay.deduction)
 

@@ -9,7 +9,7 @@ FROM seckill_sale s WHERE s.sku_id = %s
 -- The terms of I0, I1, I2 and of the gap, in units. %(ticket)s is the ticket of Redis's snapshot, taken before: rows of this
 -- epoch above it were won later and are left out of I3 and I4. Without a snapshot it is above all tickets.
 -- name: accounts
-SELECT s.sku_id, s.state, s.epoch, s.cap, s.quantity, s.drift_epoch, k.total, k.remaining,
+SELECT s.sku_id, s.state, s.epoch, s.cap, s.quantity, s.opens_at, s.closes_at, s.drift_epoch, k.total, k.remaining,
     COALESCE(l.used, 0) AS used, COALESCE(l.reserved, 0) AS reserved, COALESCE(l.landed, 0) AS landed,
     COALESCE(l.rolled_back, 0) AS rolled_back, COALESCE(l.stale, 0) AS stale,
     COALESCE(l.live_seen, 0) AS live_seen, COALESCE(l.rolled_back_later, 0) AS rolled_back_later,
