@@ -1,10 +1,11 @@
 """Actions of a person who looks after the books: audit, dead letters, and deciding a reservation by hand."""
 
+from collections.abc import Callable
 from typing import Any
 
 from functions.sale_admin.arguments import Arguments, Refusal, ascii_in, sku_id_in, text_in
 from functions.sale_admin.stores import Stores
-from seckill.adapters.sqs import Letter
+from seckill.adapters.sqs import Depth, Letter, QueueError
 from seckill.domain.landing_message import LONGEST_KEY, parse_landing_message
 from seckill.protocol.abandon import TOMBSTONE_REASON
 from seckill.protocol.audit import audit_sale
@@ -29,9 +30,17 @@ def run_audit(stores: Stores, arguments: Arguments) -> Answer:
         raise Refusal("NO_SUCH_SALE", f"there is no sale of SKU {skus[0]}")
     return {
         "audits": [audit.as_json() for audit in audits if audit],
-        "queueDepth": stores.letters.landing_depth().as_json(),
-        "deadLetters": stores.letters.depth().as_json(),
+        "queueDepth": _depth_if_known(stores.letters.landing_depth),
+        "deadLetters": _depth_if_known(stores.letters.depth),
     }
+
+
+def _depth_if_known(read: Callable[[], Depth]) -> Answer | None:
+    """None while SQS is away: the books do not depend on it, and are shown all the same."""
+    try:
+        return read().as_json()
+    except QueueError:
+        return None
 
 
 def run_dead_letters(stores: Stores, arguments: Arguments) -> Answer:
