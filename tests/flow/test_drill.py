@@ -13,9 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from drill import command
+from drill import command, run
 from drill.answers import read_answers
 from local.servers import wait_until
+from local.stack import StackOptions
 from local.state import CHECKOUT
 
 pytestmark = pytest.mark.timeout(300)
@@ -109,6 +110,21 @@ def test_with_no_fault_injected_the_incident_design_balances(
     assert report["after"] is None
     assert (before["redisStock"], before["promised"], before["orders"], before["databaseStock"]) == (0, 20, 20, 0)
     assert (before["gap"], before["deadLetters"], before["queueDepth"]) == (0, 0, 0)
+
+
+def test_a_product_that_sells_nothing_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def without_redis(**options: Any) -> StackOptions:
+        nowhere = {"REDIS_URL": "redis://127.0.0.1:1/0"}
+        return StackOptions(**options | {"reserve_environment": options["reserve_environment"] | nowhere})
+
+    monkeypatch.setattr(run, "StackOptions", without_redis)
+    few = ["--users", "30", "--units", "5", "--seconds", "2", "--faults", "none", "--design", "after"]
+    status, report = drill(tmp_path, monkeypatch, capsys, *few)
+    assert (report["after"]["promised"], report["after"]["redisStock"]) == (0, 5)
+    assert report["after"]["findings"] == ["5 of 5 units unsold, 30 shoppers asked in vain: UNAVAILABLE"]
+    assert status == 1
 
 
 def test_ctrl_c_in_mid_storm_ends_the_drill_and_all_its_processes(tmp_path: Path) -> None:
