@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -37,14 +36,11 @@ def add_local_arguments(parser: argparse.ArgumentParser) -> None:
         default=default.poller_concurrency,
         help="containers of land_order (%(default)s)",
     )
+    parser.set_defaults(runs_servers=True)
 
 
 def run_local(arguments: argparse.Namespace) -> int:
     """Start servers and stack, say how to use them, and stay until Ctrl-C."""
-    # SIGTERM ends the program as Ctrl-C does, in good order; and so does SIGINT where a shell, as for every
-    # command in the background, has set it to be ignored.
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ending, signal.default_int_handler)
     options = StackOptions(workers=arguments.workers, port=arguments.port, poller_concurrency=arguments.pollers)
     try:
         with (

@@ -26,7 +26,7 @@ from local.whole_numbers import whole_number
 REPORTS = Path(__file__).resolve().parent.parent / "build" / "drill"
 
 EXIT_BALANCES, EXIT_FINDINGS, EXIT_UNREACHABLE, EXIT_NO_VERDICT = 0, 1, 3, 4
-EXIT_INTERRUPTED = 130  # as a shell counts SIGINT
+EXIT_INTERRUPTED = 130  # as a shell counts SIGINT; SIGTERM comes as one (cli/main.py)
 
 # Ramp and storm in seconds: what CI has time for, and the incident's own.
 SHORT = (5.0, 15.0)
@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--design", choices=("both", "before", "after"), default="both", help="which designs (%(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print report.json; progress goes to standard error")
+    parser.set_defaults(runs_servers=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
