@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from aws_lambda_powertools import Logger
+
 from functions.sale_admin.arguments import Arguments, Refusal, ascii_in, sku_id_in, text_in
 from functions.sale_admin.stores import Stores
 from seckill.adapters.sqs import Depth, Letter, QueueError
@@ -19,6 +21,9 @@ LONGEST_REASON = 200
 RECEIVES = 20
 
 Answer = dict[str, Any]
+
+# The handler's: Powertools has one by service, so that keys appended here are in the handler's line.
+logger = Logger(service="sale_admin")
 
 
 def run_audit(stores: Stores, arguments: Arguments) -> Answer:
@@ -70,6 +75,8 @@ def run_resolve(stores: Stores, arguments: Arguments) -> Answer:
     if reason == TOMBSTONE_REASON:
         raise Refusal("INVALID_REQUEST", f"{TOMBSTONE_REASON!r} is what the ledger says of keys never promised")
     row = read_by_key(stores.database, key)
+    if row:
+        logger.append_keys(sku_id=row.sku_id)
     if decision == "discard":
         if row:
             raise Refusal("INVALID_REQUEST", "the ledger knows this key: land it or roll it back")
