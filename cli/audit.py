@@ -9,11 +9,12 @@ from typing import Any
 from cli.answers import Answer, add_asking_options, ask, exit_code_for, tell
 from cli.exit_code import ExitCode
 from local.stack import SALE_ADMIN
+from local.whole_numbers import whole_number
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `seckill audit`."""
-    parser.add_argument("sku", type=int, nargs="?", metavar="SKU", help="one sale (all on offer)")
+    parser.add_argument("sku", type=whole_number(), nargs="?", metavar="SKU", help="one sale (all on offer)")
     add_asking_options(parser)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -14,35 +13,34 @@ from local.servers import ServerError, Servers, running_servers
 from local.stack import Stack, StackError, StackOptions, running_stack
 from local.state import StackRunsError, claimed_state, read_state
 from local.tokens import mint_token
+from local.whole_numbers import whole_number
 
 # How long a dead program may go unnoticed.
 HEALTH_CHECK_SECONDS = 0.5
+LARGEST_PORT = 65_535
 
 
 def add_local_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `seckill local`."""
     default = StackOptions()
-    parser.add_argument("--port", type=int, help="of the HTTP front (a free one)")
+    parser.add_argument("--port", type=whole_number(0, LARGEST_PORT), help="of the HTTP front (a free one)")
     parser.add_argument(
         "--workers",
-        type=_at_least_one,
+        type=whole_number(1),
         default=default.workers,
         help="containers of reserve, each serving one call at a time (%(default)s)",
     )
     parser.add_argument(
         "--pollers",
-        type=_at_least_one,
+        type=whole_number(1),
         default=default.poller_concurrency,
         help="containers of land_order (%(default)s)",
     )
+    parser.set_defaults(runs_servers=True)
 
 
 def run_local(arguments: argparse.Namespace) -> int:
     """Start servers and stack, say how to use them, and stay until Ctrl-C."""
-    # SIGTERM ends the program as Ctrl-C does, in good order; and so does SIGINT where a shell, as for every
-    # command in the background, has set it to be ignored.
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ending, signal.default_int_handler)
     options = StackOptions(workers=arguments.workers, port=arguments.port, poller_concurrency=arguments.pollers)
     try:
         with (
@@ -67,7 +65,7 @@ def run_local(arguments: argparse.Namespace) -> int:
 def add_token_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `seckill token`."""
     parser.add_argument("user", metavar="USER", help="becomes the token's sub")
-    parser.add_argument("--valid-seconds", type=_at_least_one, default=3600, help="until it expires (%(default)s)")
+    parser.add_argument("--valid-seconds", type=whole_number(1), default=3600, help="until it expires (%(default)s)")
 
 
 def run_token(arguments: argparse.Namespace) -> int:
@@ -108,10 +106,3 @@ In another terminal, in this directory:
   {seckill} audit
 
 X-Debug-User stands for a token, here and nowhere else. Ctrl-C ends everything."""
-
-
-def _at_least_one(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -51,9 +52,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     if parsed.stack is not None and not getattr(parsed, "asks", False):
         parser.error("--stack: this command is about this machine only")
+    if getattr(parsed, "runs_servers", False):
+        _end_in_good_order_by_signals()
     try:
         status: int = parsed.run(parsed)
     except (NoStackError, InvocationError, DeploymentError) as error:
         print(error, file=sys.stderr)
         return ExitCode.UNREACHABLE
     return status
+
+
+def _end_in_good_order_by_signals() -> None:
+    """SIGTERM ends the program as Ctrl-C does; and so does SIGINT where a shell, as for every command in the
+    background, has set it to be ignored.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # By way of SIGINT, for which asyncio.run has a handler of its own while it runs.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))

@@ -8,6 +8,7 @@ from typing import Any
 
 from cli.answers import Answer, add_asking_options, ask, exit_code_for, tell
 from local.stack import SALE_ADMIN
+from local.whole_numbers import whole_number
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,17 +22,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     def add_for_sku(name: str, help_text: str) -> argparse.ArgumentParser:
         command = add(name, help_text)
-        command.add_argument("sku", type=int, metavar="SKU")
+        command.add_argument("sku", type=whole_number(), metavar="SKU")
         return command
 
     opening = add_for_sku("open", "put a SKU on offer")
-    opening.add_argument("--total", type=int, required=True, help="units on offer")
-    opening.add_argument("--quantity", type=int, help="units per reservation (1)")
+    opening.add_argument("--total", type=whole_number(), required=True, help="units on offer")
+    opening.add_argument("--quantity", type=whole_number(), help="units per reservation (1)")
     opening.add_argument("--opens-at", metavar="TIME", help="ISO 8601 with an offset (now)")
     opening.add_argument("--closes-at", metavar="TIME", help="ISO 8601 with an offset (never)")
 
     topping_up = add_for_sku("top-up", "add units")
-    topping_up.add_argument("units", type=int, metavar="UNITS")
+    topping_up.add_argument("units", type=whole_number(), metavar="UNITS")
     topping_up.add_argument(
         "--operation-id", required=True, metavar="ID", help="names this top-up: asked again, it is not done again"
     )

@@ -26,7 +26,8 @@ READ_TIMEOUT_SECONDS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Accounts:
-    """One reading. `at` is monotonic seconds when it began; the ledger's three are None in a design that has no ledger.
+    """One reading. `at` is monotonic seconds when it began; `held` and the ledger's three are None in a design that has
+    neither.
 
     `queue_depth` counts messages waiting, delayed and under way: 0 means that nothing more will come by itself.
     """
@@ -40,6 +41,14 @@ class Accounts:
     reserved: int | None
     landed: int | None
     rolled_back: int | None
+    held: int | None
+
+    @property
+    def unfinished(self) -> int:
+        """What a reconciler has yet to finish; nothing where there is none, and dead letters stay dead."""
+        if self.held is None or self.reserved is None:
+            return 0
+        return self.held + self.reserved + self.dead_letters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +100,7 @@ class AccountReader:
             reserved=by_status.get(1, 0) if ledger else None,
             landed=by_status.get(2, 0) if ledger else None,
             rolled_back=by_status.get(3, 0) if ledger else None,
+            held=self._read_held(),
         )
 
     def _read_redis_stock(self) -> int:
@@ -100,6 +110,10 @@ class AccountReader:
         else:
             stock = self._redis.hget(design.redis_stock_key, design.redis_stock_field)
         return int(stock or 0)
+
+    def _read_held(self) -> int | None:
+        key = self._design.redis_held_key
+        return None if key is None else max(0, int(self._redis.hlen(key)) - 1)  # without the sentinel
 
     def _read_database(self) -> tuple[int, int, dict[int, int]]:
         sku_id = (self._places.sku_id,)

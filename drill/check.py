@@ -66,6 +66,8 @@ def check(design: Design, places: Places, units: int, answers: Sequence[Answer])
         findings = [*_twice_promised(answers), *_wrong_orders(promises, orders)]
         if design.has_ledger:
             findings += _broken_equations(session, places, units)
+            findings += _left_open(accounts)
+            findings += _unsold(session, places, units, answers)
     unfulfilled = [key for key in open_keys if key not in noticed]
     pending = [key for key in unfulfilled if key in at_status_1]
     return Verdict(
@@ -171,6 +173,42 @@ def _broken_equations(session: pymysql.Connection, places: Places, units: int) -
         ("P5: users with more than one live reservation", sum(1 for held in buyers.values() if held > 1), 0),
     ]
     return [f"{name}: {left}, should be {right}" for name, left, right in equations if left != right]
+
+
+def _left_open(accounts: Accounts) -> list[str]:
+    """P4 of docs/protocol.md, and the dead letters: reconcile has had the time to finish them (drill/run.py)."""
+    left = [("P4: {} reservations still held in Redis", accounts.held), ("{} dead letters", accounts.dead_letters)]
+    return [f"{what.format(number)}, should be 0" for what, number in left if number]
+
+
+def _unsold(session: pymysql.Connection, places: Places, units: int, answers: Sequence[Answer]) -> list[str]:
+    """Units that nobody got although enough shoppers asked, and that nothing excuses.
+
+    A unit may come back when the last shopper has been told SOLD_OUT and is gone: that is no fault. But whatever came
+    back has left a row at status 3 (a roll-back, or a reservation given up on its way), unless a rebuild gave it back.
+    So SOLD_OUT excuses no more units than there are such rows; and it excuses none if nobody was told so, however many
+    units came and went. Who got no answer, or a 503 each time, may have met a busy moment: that counts only when a
+    whole sale's worth of shoppers asked, or when nothing was sold at all.
+    """
+    with session.cursor(pymysql.cursors.DictCursor) as cursor:
+        cursor.execute("SELECT rebuilt_at FROM seckill_sale WHERE sku_id = %s", (places.sku_id,))
+        sale = cursor.fetchone()
+        cursor.execute("SELECT user_id, quantity, status FROM seckill_pre_deduct WHERE sku_id = %s", (places.sku_id,))
+        rows = cursor.fetchall()
+    sold = sum(row["quantity"] for row in rows if row["status"] in (1, 2))
+    came_back = sum(row["quantity"] for row in rows if row["status"] == 3)
+    last_told = {answer.user: answer.code for answer in answers}
+    served = {_text(row["user_id"]) for row in rows if row["status"] in (1, 2)}
+    served |= {answer.user for answer in answers if answer.promised}
+    in_vain = last_told.keys() - served
+    unsold = units - sold
+    if unsold <= 0 or not in_vain or (sold and len(last_told) < units):
+        return []
+    rebuilt = sale is not None and sale["rebuilt_at"] is not None
+    if any(answer.sold_out for answer in answers) and (rebuilt or unsold <= came_back):
+        return []
+    told = ", ".join(sorted({last_told[user] for user in in_vain}))
+    return [f"{unsold} of {units} units unsold, {len(in_vain)} shoppers asked in vain: {told}"]
 
 
 def _redis_units(places: Places, status_of: dict[str, int]) -> int:

@@ -7,7 +7,6 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -22,11 +21,12 @@ from local.invocation import InvocationError
 from local.open_files import raise_open_files_limit
 from local.servers import ServerError, Servers, running_servers
 from local.stack import StackError
+from local.whole_numbers import whole_number
 
 REPORTS = Path(__file__).resolve().parent.parent / "build" / "drill"
 
 EXIT_BALANCES, EXIT_FINDINGS, EXIT_UNREACHABLE, EXIT_NO_VERDICT = 0, 1, 3, 4
-EXIT_INTERRUPTED = 130  # as a shell counts SIGINT
+EXIT_INTERRUPTED = 130  # as a shell counts SIGINT; SIGTERM comes as one (cli/main.py)
 
 # Ramp and storm in seconds: what CI has time for, and the incident's own.
 SHORT = (5.0, 15.0)
@@ -42,9 +42,9 @@ CONNECTIONS_PER_USER = 1.15
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `seckill drill`."""
     parser.add_argument(
-        "--users", type=_count(1, MOST_USERS), default=5200, help="shoppers, one connection each (%(default)s)"
+        "--users", type=whole_number(1, MOST_USERS), default=5200, help="shoppers, one connection each (%(default)s)"
     )
-    parser.add_argument("--units", type=_count(0, MOST_USERS), default=100, help="units on sale (%(default)s)")
+    parser.add_argument("--units", type=whole_number(0, MOST_USERS), default=100, help="units on sale (%(default)s)")
     parser.add_argument(
         "--ramp", type=_seconds, help=f"seconds in which they connect ({SHORT[0]:g}, with --full {FULL[0]:g})"
     )
@@ -53,11 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--faults", type=_faults, default=frozenset(Fault), help="all, none, or letters such as A,C (all)"
     )
-    parser.add_argument("--seed", type=int, default=1, help="who clicks when, and which sends are hit (%(default)s)")
+    parser.add_argument(
+        "--seed", type=whole_number(), default=1, help="who clicks when, and which sends are hit (%(default)s)"
+    )
     parser.add_argument(
         "--design", choices=("both", "before", "after"), default="both", help="which designs (%(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print report.json; progress goes to standard error")
+    parser.set_defaults(runs_servers=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -155,16 +158,6 @@ def _say(stream: TextIO, words: str) -> None:
 
 def _one_line(values: dict[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
-
-
-def _count(least: int, most: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        number = int(text)
-        if not least <= number <= most:
-            raise argparse.ArgumentTypeError(f"must be {least} to {most}")
-        return number
-
-    return parse
 
 
 def _seconds(text: str) -> float:

@@ -17,6 +17,7 @@ class Design:
     has_ledger: bool
     redis_stock_key: str
     redis_stock_field: str | None  # a field of a hash, or None for a plain key
+    redis_held_key: str | None  # a hash with an entry for each reservation under way and one sentinel
 
 
 def incident_design(sku_id: int) -> Design:
@@ -30,6 +31,7 @@ def incident_design(sku_id: int) -> Design:
         has_ledger=False,
         redis_stock_key=f"seckill:stock:{sku_id}",
         redis_stock_field=None,
+        redis_held_key=None,
     )
 
 
@@ -44,4 +46,5 @@ def product_design(sku_id: int) -> Design:
         has_ledger=True,
         redis_stock_key=f"seckill:{{{sku_id}}}:sale",
         redis_stock_field="stock",
+        redis_held_key=f"seckill:{{{sku_id}}}:held",
     )

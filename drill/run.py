@@ -239,7 +239,7 @@ def _storm(
 
 
 def _wait_until_quiet(sampler: Sampler) -> float:
-    """Until the landing queue is empty, nothing is reserved and the accounts stand still.
+    """Until the landing queue is empty, nothing is left to reconcile and the accounts stand still.
 
     After the deadline the check says what is left.
     """
@@ -250,7 +250,7 @@ def _wait_until_quiet(sampler: Sampler) -> float:
         if sample is None:
             break
         moved = dataclasses.replace(sample, at=last.at) != last
-        still = 0 if moved or sample.queue_depth or sample.reserved else still + 1
+        still = 0 if moved or sample.queue_depth or sample.unfinished else still + 1
         last = sample
     return last.at
 

@@ -43,13 +43,14 @@ def lambda_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         context.get_remaining_time_in_millis() / 1000 - SPARE_SECONDS, LONGEST_WAIT_SECONDS
     )
     database.new_call(deadline)
-    messages = [parse_landing_message(record["body"]) for record in event.get("Records", [])]
+    records = event.get("Records") or []
+    messages = [parse_landing_message(record["body"]) for record in records]
     with metrics.invocation():
         landings = land(database, redis, (m["preDeductKey"] for m in messages if m), metrics.count)
-        return _partial_answer(event, context, landings)
+        return _partial_answer(records, context, landings)
 
 
-def _partial_answer(event: dict[str, Any], context: Any, landings: dict[str, Landing]) -> dict[str, Any]:
+def _partial_answer(records: list[dict[str, Any]], context: Any, landings: dict[str, Landing]) -> dict[str, Any]:
     def judge(record: SQSRecord) -> None:
         message = parse_landing_message(record.body)
         key, landing = message.get("preDeductKey"), landings.get(message.get("preDeductKey", ""))
@@ -66,6 +67,6 @@ def _partial_answer(event: dict[str, Any], context: Any, landings: dict[str, Lan
 
     # The whole batch has landed or failed by now, in one transaction: the processor only forms the answer.
     processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
-    with processor(event.get("Records", []), judge, lambda_context=context):
+    with processor(records, judge, lambda_context=context):
         processor.process()
     return dict(processor.response())

@@ -20,8 +20,9 @@ class Unauthorized(Exception):
 
 def user_of(event: dict[str, Any]) -> str:
     """The authorizer's `sub`, never a field of the request. Raises Unauthorized, InvalidRequest."""
-    claims = event.get("requestContext", {}).get("authorizer", {}).get("jwt", {}).get("claims", {})
-    user = claims.get("sub")
+    user: Any = event
+    for name in ("requestContext", "authorizer", "jwt", "claims", "sub"):
+        user = user.get(name) if isinstance(user, dict) else None
     if not isinstance(user, str) or not user:
         raise Unauthorized("the token has no subject")
     if len(user) > LONGEST_USER_CODE_POINTS:

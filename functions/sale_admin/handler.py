@@ -47,8 +47,11 @@ def stores() -> Stores:
     return make_stores(from_environment(Settings))
 
 
-def lambda_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     """`{"action": ...}`; success carries `"ok": true`, a refusal `"ok": false` with `error` and `detail`."""
+    event = event if isinstance(event, dict) else {}  # JSON that is no object names no action
+    logger.clear_state()
+    logger.append_keys(correlation_id=context.aws_request_id, sku_id=event.get("skuId"))
     granted = context.get_remaining_time_in_millis() / 1000 - SPARE_SECONDS
     seconds = granted if event.get("action") == "migrate" else CALL_SECONDS
     stores().new_call(Deadline(seconds, LONGEST_WAIT_SECONDS))
@@ -57,7 +60,6 @@ def lambda_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         "action",
         extra={
             "action": event.get("action"),
-            "sku_id": event.get("skuId"),
             "pre_deduct_key": event.get("preDeductKey"),
             "decision": event.get("decision"),
             "reason": event.get("reason"),

@@ -1,10 +1,13 @@
 """Actions of a person who looks after the books: audit, dead letters, and deciding a reservation by hand."""
 
+from collections.abc import Callable
 from typing import Any
+
+from aws_lambda_powertools import Logger
 
 from functions.sale_admin.arguments import Arguments, Refusal, ascii_in, sku_id_in, text_in
 from functions.sale_admin.stores import Stores
-from seckill.adapters.sqs import Letter
+from seckill.adapters.sqs import Depth, Letter, QueueError
 from seckill.domain.landing_message import LONGEST_KEY, parse_landing_message
 from seckill.protocol.abandon import TOMBSTONE_REASON
 from seckill.protocol.audit import audit_sale
@@ -19,6 +22,9 @@ RECEIVES = 20
 
 Answer = dict[str, Any]
 
+# The handler's: Powertools has one by service, so that keys appended here are in the handler's line.
+logger = Logger(service="sale_admin")
+
 
 def run_audit(stores: Stores, arguments: Arguments) -> Answer:
     """The audit of one sale, or of all on offer."""
@@ -29,9 +35,17 @@ def run_audit(stores: Stores, arguments: Arguments) -> Answer:
         raise Refusal("NO_SUCH_SALE", f"there is no sale of SKU {skus[0]}")
     return {
         "audits": [audit.as_json() for audit in audits if audit],
-        "queueDepth": stores.letters.landing_depth().as_json(),
-        "deadLetters": stores.letters.depth().as_json(),
+        "queueDepth": _depth_if_known(stores.letters.landing_depth),
+        "deadLetters": _depth_if_known(stores.letters.depth),
     }
+
+
+def _depth_if_known(read: Callable[[], Depth]) -> Answer | None:
+    """None while SQS is away: the books do not depend on it, and are shown all the same."""
+    try:
+        return read().as_json()
+    except QueueError:
+        return None
 
 
 def run_dead_letters(stores: Stores, arguments: Arguments) -> Answer:
@@ -61,6 +75,8 @@ def run_resolve(stores: Stores, arguments: Arguments) -> Answer:
     if reason == TOMBSTONE_REASON:
         raise Refusal("INVALID_REQUEST", f"{TOMBSTONE_REASON!r} is what the ledger says of keys never promised")
     row = read_by_key(stores.database, key)
+    if row:
+        logger.append_keys(sku_id=row.sku_id)
     if decision == "discard":
         if row:
             raise Refusal("INVALID_REQUEST", "the ledger knows this key: land it or roll it back")

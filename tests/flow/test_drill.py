@@ -1,11 +1,13 @@
 """A small drill from end to end, as `seckill drill` runs it."""
 
 import argparse
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,14 @@ from typing import Any
 import psutil
 import pytest
 
-from drill import command
+from drill import command, run
+from drill.accounts import connect_redis
 from drill.answers import read_answers
-from local.servers import wait_until
+from drill.designs import incident_design
+from local.servers import Servers, wait_until
+from local.stack import StackOptions
 from local.state import CHECKOUT
+from tests.books import connect
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -111,24 +117,72 @@ def test_with_no_fault_injected_the_incident_design_balances(
     assert (before["gap"], before["deadLetters"], before["queueDepth"]) == (0, 0, 0)
 
 
-def test_ctrl_c_in_mid_storm_ends_the_drill_and_all_its_processes(tmp_path: Path) -> None:
-    code = f"import sys, pathlib; from drill import command; command.REPORTS = pathlib.Path({str(tmp_path)!r});" + (
+def test_a_product_that_sells_nothing_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def without_redis(**options: Any) -> StackOptions:
+        nowhere = {"REDIS_URL": "redis://127.0.0.1:1/0"}
+        return StackOptions(**options | {"reserve_environment": options["reserve_environment"] | nowhere})
+
+    monkeypatch.setattr(run, "StackOptions", without_redis)
+    few = ["--users", "30", "--units", "5", "--seconds", "2", "--faults", "none", "--design", "after"]
+    status, report = drill(tmp_path, monkeypatch, capsys, *few)
+    assert (report["after"]["promised"], report["after"]["redisStock"]) == (0, 5)
+    assert report["after"]["findings"] == ["5 of 5 units unsold, 30 shoppers asked in vain: UNAVAILABLE"]
+    assert status == 1
+
+
+def left_on(servers: Servers, process_id: int) -> list[str]:
+    """What a drill of the incident's design has made on these servers and not taken away again."""
+    with connect(servers.database_url) as session, session.cursor() as cursor:
+        databases = cursor.execute("SHOW DATABASES LIKE %s", (f"seckill_drill_incident_{process_id}",))
+    with contextlib.closing(connect_redis(servers.redis_url)) as client:
+        keys = client.exists(incident_design(1001).redis_stock_key)
+    return ["database"] * databases + ["Redis key"] * keys
+
+
+@contextlib.contextmanager
+def drill_in_mid_storm(directory: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A drill of its own process, whose shoppers are being answered."""
+    code = f"import sys, pathlib; from drill import command; command.REPORTS = pathlib.Path({str(directory)!r});" + (
         "from cli.main import main; sys.exit(main(['drill', '--users', '50', '--units', '5', '--seconds', '60']))"
     )
     drill_process = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code],
+        cwd=CHECKOUT,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
-        log = tmp_path / "before.answers.jsonl"
+        log = directory / "before.answers.jsonl"
         assert wait_until(lambda: log.exists() and log.stat().st_size > 0, 60), "no answer was recorded"
-        started = psutil.Process(drill_process.pid).children(recursive=True)
-        assert len(started) > 5
-        os.kill(drill_process.pid, signal.SIGINT)
-        _, errors = drill_process.communicate(timeout=60)
-        assert drill_process.returncode == 130
-        assert "Traceback" not in errors
-        _, alive = psutil.wait_procs(started, timeout=10)
-        assert alive == []
+        yield drill_process
     finally:
         drill_process.kill()
         drill_process.wait()
+
+
+def assert_ends_with_its_processes(drill_process: subprocess.Popen[str], ending: signal.Signals) -> None:
+    started = psutil.Process(drill_process.pid).children(recursive=True)
+    assert len(started) > 5
+    os.kill(drill_process.pid, ending)
+    _, errors = drill_process.communicate(timeout=60)
+    assert drill_process.returncode == 130
+    assert "Traceback" not in errors
+    _, alive = psutil.wait_procs(started, timeout=10)
+    assert alive == []
+
+
+def test_ctrl_c_in_mid_storm_ends_the_drill_and_all_its_processes(tmp_path: Path) -> None:
+    with drill_in_mid_storm(tmp_path) as drill_process:
+        assert_ends_with_its_processes(drill_process, signal.SIGINT)
+
+
+def test_sigterm_in_mid_storm_leaves_nothing_on_servers_of_ones_own(servers: Servers, tmp_path: Path) -> None:
+    own = {"SECKILL_TEST_DATABASE_URL": servers.database_url, "SECKILL_TEST_REDIS_URL": servers.redis_url}
+    with drill_in_mid_storm(tmp_path, **own) as drill_process:
+        assert left_on(servers, drill_process.pid) == ["database", "Redis key"]
+        assert_ends_with_its_processes(drill_process, signal.SIGTERM)
+        assert left_on(servers, drill_process.pid) == []

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -16,6 +16,7 @@ from seckill.adapters.redis import Redis
 from seckill.domain.answer import Reserved
 from seckill.protocol.land import land
 from seckill.protocol.reserve import Reserve
+from seckill.protocol.roll_back import roll_back
 from tests.books import connect
 from tests.sales import Sales
 
@@ -164,10 +165,101 @@ def test_each_broken_equation_is_named(sale: StormedSale, equation: str, damage:
     assert not verdict.balances
 
 
-def test_units_on_their_way_back_are_no_finding(sale: StormedSale) -> None:
+# -- what is left when all is quiet ---------------------------------------------------------------------------------
+
+
+def test_units_on_their_way_back_break_no_equation_but_nothing_may_be_held_at_the_end(sale: StormedSale) -> None:
     """A reserve that died after its deduct: the hold tells of the unit until the sweeper gives it back."""
     sku_id = sale.places.sku_id
     sale.redis("HINCRBY", f"seckill:{{{sku_id}}}:sale", "stock", -1)
     hold = '{"user": "dan", "quantity": 1, "epoch": 1, "ticket": 4, "ms": 0}'
     sale.redis("HSET", f"seckill:{{{sku_id}}}:held", "died", hold)
-    assert sale.verdict().findings == []
+    verdict = sale.verdict()
+    assert verdict.findings == ["P4: 1 reservations still held in Redis, should be 0"]
+    assert not verdict.balances
+
+
+def test_the_hold_of_a_landed_reservation_may_not_stay_either(sale: StormedSale) -> None:
+    hold = '{"user": "ann", "quantity": 1, "epoch": 1, "ticket": 1, "ms": 0}'
+    sale.redis("HSET", f"seckill:{{{sale.places.sku_id}}}:held", sale.keys[0], hold)
+    assert not sale.verdict().balances
+
+
+def test_dead_letters_are_found(sale: StormedSale) -> None:
+    places = sale.places
+    sqs = queue_client(places.aws_endpoint_url)
+    dead = sqs.create_queue(QueueName="dead")["QueueUrl"]
+    sale.places = replace(places, dead_letter_queue_url=dead)
+    assert sale.verdict().balances
+    sqs.send_message(QueueUrl=dead, MessageBody=f'{{"preDeductKey": "{sale.keys[0]}"}}')
+    verdict = sale.verdict()
+    sqs.delete_queue(QueueUrl=dead)
+    assert verdict.findings == ["1 dead letters, should be 0"]
+    assert not verdict.balances
+
+
+# -- units that nobody got ------------------------------------------------------------------------------------------
+
+
+def refused(user: str, code: str, status: int = 503) -> Answer:
+    return replace(answer(user, None, status), code=code)
+
+
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "NO_ANSWER", "SOLD_OUT"])
+def test_units_that_were_never_dealt_out_although_enough_asked_are_found(sale: StormedSale, code: str) -> None:
+    sale.answers += [refused(user, code) for user in ("dan", "eve", "fay")]
+    verdict = sale.verdict()
+    assert verdict.findings == [f"2 of 5 units unsold, 3 shoppers asked in vain: {code}"]
+    assert not verdict.balances
+
+
+def test_a_sale_of_which_nothing_was_sold_is_found_even_if_few_asked(sale: StormedSale, sales: Sales) -> None:
+    untouched = replace(sale.places, sku_id=sales.open(UNITS))
+    verdict = check(product_design(untouched.sku_id), untouched, UNITS, [refused("ann", "UNAVAILABLE")])
+    assert verdict.findings == ["5 of 5 units unsold, 1 shoppers asked in vain: UNAVAILABLE"]
+
+
+def test_units_for_which_too_few_asked_are_no_finding(sale: StormedSale) -> None:
+    sale.answers.append(refused("dan", "UNAVAILABLE"))
+    assert sale.verdict().balances, "he gave up after three tries; four shoppers cannot buy five units"
+
+
+def test_a_shopper_whose_answer_was_lost_has_not_asked_in_vain(sale: StormedSale, reserve: Reserve) -> None:
+    for user in ("dan", "eve"):
+        reserve(sale.places.sku_id, user)
+        sale.answers.append(refused(user, "NO_ANSWER", status=0))
+    assert not [finding for finding in sale.verdict().findings if "unsold" in finding]
+
+
+def test_units_that_came_back_after_the_last_shopper_are_no_finding(
+    sale: StormedSale, reserve: Reserve, database: Database, redis: Redis
+) -> None:
+    for user in ("dan", "eve"):
+        promise = reserve(sale.places.sku_id, user)
+        assert isinstance(promise, Reserved)
+        sale.answers.append(answer(user, promise.key))
+    sale.answers.append(refused("fay", "SOLD_OUT", status=409))
+    for promised in sale.answers[3:5]:
+        roll_back(database, redis, str(promised.key), sale.places.sku_id, "a whim")
+    verdict = sale.verdict()
+    assert (verdict.findings, verdict.balances) == ([], True)
+
+
+def test_units_that_a_rebuild_gave_back_are_no_finding(sale: StormedSale) -> None:
+    """A deduction that Redis alone knew is back in the new epoch's stock, and no row tells of it."""
+    sale.answers += [refused(user, "SOLD_OUT", status=409) for user in ("dan", "eve", "fay")]
+    assert not sale.verdict().balances
+    sale.sql("UPDATE seckill_sale SET rebuilt_at = UTC_TIMESTAMP(3) WHERE sku_id = %s", sale.places.sku_id)
+    assert sale.verdict().balances
+
+
+def test_units_that_came_back_are_no_excuse_for_a_sale_that_was_never_sold_out(
+    sale: StormedSale, reserve: Reserve, database: Database, redis: Redis
+) -> None:
+    """Each try fails after its deduction and gives the unit back: rows at status 3, and nobody gets anything."""
+    for user in ("dan", "eve"):
+        promise = reserve(sale.places.sku_id, user)
+        assert isinstance(promise, Reserved)
+        roll_back(database, redis, promise.key, sale.places.sku_id, "a whim")
+        sale.answers.append(refused(user, "OUTCOME_UNKNOWN"))
+    assert not sale.verdict().balances

@@ -231,6 +231,7 @@ ODD_SKUS = [
     "1" * 30,
     "１２",
     "1 ",
+    "1\n",
     "a b",
     "é",
     "1😀",
@@ -247,6 +248,14 @@ def test_an_odd_sku_is_refused(sku: str) -> None:
 def test_an_odd_sku_is_refused_by_the_routes_that_only_look(sku: str) -> None:
     assert call(get_sale(sku)).code == "INVALID_REQUEST"
     assert call(get_latest(sku)).code == "INVALID_REQUEST"
+
+
+def test_a_line_end_belongs_to_no_path(sales: Sales) -> None:
+    key = call(post(sales.open(total=1))).body["preDeductKey"]
+    for request in (get_sale("reservations\n"), get_reservation(f"{key}\n")):
+        answer = call(request)
+        assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
+    assert call(event("GET", f"{LATEST}\n", {}, claims={"sub": "alice"})).status == 404
 
 
 def test_the_largest_sku_is_only_unknown(sales: Sales) -> None:

@@ -110,8 +110,9 @@ def test_a_batch_of_which_all_fails_is_answered_not_raised(body: str) -> None:
 
 
 @pytest.mark.usefixtures("function_environment")
-def test_an_empty_batch_fails_nothing() -> None:
-    assert lambda_handler({"Records": []}, context()) == {"batchItemFailures": []}
+@pytest.mark.parametrize("event", [{"Records": []}, {"Records": None}, {}], ids=str)
+def test_an_empty_batch_fails_nothing(event: dict[str, object]) -> None:
+    assert lambda_handler(event, context()) == {"batchItemFailures": []}
 
 
 def test_redis_stopped_keeps_nothing_from_landing(

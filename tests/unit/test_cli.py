@@ -81,6 +81,24 @@ def test_a_decision_is_passed_on_with_its_reason(decision: str, asked: str) -> N
         "resolve k --decision land",
         "resolve k --decision destroy --reason r",
         "local --workers 0",
+        "local --workers 1_0",
+        "local --pollers +1",
+        "local --port 99999",
+        "local --port -1",
+        "local --port 8_080",
+        "token alice --valid-seconds 1_0",
+        "sale status 1_003",
+        "sale status +7",
+        "sale status ٧",
+        "sale status 99999999999999999999",
+        "sale open 7 --total 1_0",
+        "sale open 7 --total -1",
+        "sale open 7 --total 4 --quantity 1_0",
+        "sale top-up 7 1_0 --operation-id o",
+        "audit 1_003",
+        "drill --users 1_0",
+        "drill --units ٧",
+        "drill --seed 1_0",
         "nonsense",
     ],
 )
@@ -236,6 +254,18 @@ def test_a_pass_is_judged_by_what_it_could_not_do_and_by_its_audits(
     assert reconcile.run(build_parser().parse_args(["reconcile"])) == code
     shown = capsys.readouterr().out
     assert all(f"not done      {failure}" in shown for failure in different.get("failed", []))
+
+
+def test_a_queue_that_is_away_is_shown_as_such(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    depths = {"queueDepth": None, "deadLetters": {"waiting": 2, "inFlight": 1}}
+    monkeypatch.setattr(audit, "ask", lambda arguments, handler, event: {"ok": True, "audits": [audit_of()], **depths})
+    assert audit.run(build_parser().parse_args(["audit"])) == ExitCode.ALL_WELL
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "landing queue not reachable",
+        "dead letters  2 waiting, 1 in flight",
+    ]
 
 
 # The timeline

@@ -1,10 +1,16 @@
 """Reads a function's settings class from the process environment: DATABASE_URL fills `database_url`, and so on."""
 
 import os
+import re
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+# Every number in a settings class counts seconds or attempts, of which 0 would mean nothing. Neither int() nor
+# isdecimal() will do: they take the digits of any script.
+LARGEST_NUMBER = 999_999_999
+_WHOLE_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def from_environment(settings: type[T]) -> T:
@@ -17,8 +23,8 @@ def from_environment(settings: type[T]) -> T:
         if text is None or text == "":
             if field.default is MISSING:
                 wrong.append(f"{name} is not set")
-        elif field.type is int and not text.isdecimal():
-            wrong.append(f"{name} is not a whole number: {text!r}")
+        elif field.type is int and not _WHOLE_NUMBER.fullmatch(text):
+            wrong.append(f"{name} is not a whole number from 1 to {LARGEST_NUMBER}: {text!r}")
         else:
             values[field.name] = int(text) if field.type is int else text
     if wrong:
