@@ -1,5 +1,7 @@
 """dev leaves nothing behind; prod keeps its data."""
 
+import json
+
 import pytest
 
 from tests.infra.deployment import Deployment
@@ -38,3 +40,10 @@ def test_every_log_group_forgets(deployment: Deployment) -> None:
 def test_every_function_names_its_log_group_so_that_lambda_makes_none(deployment: Deployment) -> None:
     for function in deployment.resources("AWS::Lambda::Function"):
         assert "LogGroup" in function.properties["LoggingConfig"], function.id
+
+
+def test_neither_stack_can_be_deleted_by_mistake_where_data_is_kept(deployment: Deployment) -> None:
+    manifest = json.loads((deployment.folder / "manifest.json").read_text())
+    stacks = [entry for entry in manifest["artifacts"].values() if entry["type"] == "aws:cloudformation:stack"]
+    protected = [entry["properties"].get("terminationProtection", False) for entry in stacks]
+    assert protected == [deployment.environment.keep_data] * 2
