@@ -7,6 +7,7 @@
 #   make synth    both stacks' templates and code into cdk.out, without an AWS account; ENV=prod
 #   make bootstrap  a bucket and roles for the CDK, once per account and region
 #   make deploy   the stacks of ENV (dev) into the account of your credentials; CDK_OPTIONS="-c database.engine=aurora"
+#                 (database.engine and redis.cluster_mode are chosen at the first deployment: a live one refuses another)
 #   make destroy  and away again
 #   make faults   every call of every verb, broken in every way, Redis in every state; CI's size is part of make test
 #   make nemesis  two minutes of buyers while everything is killed and frozen at random; SEED=7
