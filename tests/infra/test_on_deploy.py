@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from seckill.adapters.mysql import ACCESS_DENIED, DEADLOCK, LOCK_TIMEOUT, UNREACHABLE_CODES, DatabaseError
+from seckill.adapters.mysql import ACCESS_DENIED, DEADLOCK, LOCK_TIMEOUT, UNREACHABLE_CODES, Database, DatabaseError
 
 SOURCE = Path(__file__).parents[2] / "infra" / "on_deploy" / "migrate.py"
 Answers = list[dict[str, Any]]
@@ -79,6 +79,15 @@ def test_a_proxy_that_is_not_there_yet_is_waited_for(answered: Any) -> None:
 @pytest.mark.parametrize("number", sorted({*UNREACHABLE_CODES, ACCESS_DENIED, LOCK_TIMEOUT, DEADLOCK, 9501}))
 def test_no_connection_and_a_lock_are_waited_for(answered: Any, number: int) -> None:
     module, calls = answered([_unavailable(number), {"ok": True}])
+    assert module.handler({"RequestType": "Create"}, None)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:1", "no-such-proxy.invalid:3306"])
+def test_nor_is_a_proxy_that_does_not_answer_or_has_no_address_a_failure(answered: Any, place: str) -> None:
+    with pytest.raises(DatabaseError) as refused:  # what the adapter says, which begins with the system's own number
+        Database(f"mysql://nobody@{place}/seckill").row("migrate.lock")
+    module, calls = answered([{"ok": False, "error": "UNAVAILABLE", "detail": str(refused.value)}, {"ok": True}])
     assert module.handler({"RequestType": "Create"}, None)
     assert len(calls) == 2
 
