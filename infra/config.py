@@ -22,6 +22,8 @@ def _require(condition: bool, sentence: str) -> None:
 class Database:
     """The MySQL-family server behind the proxy."""
 
+    # Chosen at the first deployment: another engine is another server, and CloudFormation refuses to take the exports
+    # of this one from the service stack that uses them.
     engine: Literal["mysql", "aurora", "mariadb"]
     instance_class: str  # RDS for MySQL and MariaDB, without "db."; Aurora is Serverless v2
     storage_gib: int  # first size; it grows by itself up to five times this
@@ -65,7 +67,7 @@ class Redis:
 
     engine: Literal["valkey", "redis"]
     node_type: str  # without "cache."
-    cluster_mode: bool
+    cluster_mode: bool  # chosen at the first deployment, like database.engine
     shards: int  # more than one only in cluster mode
     snapshot_days: int
 

@@ -1,6 +1,6 @@
 """The MySQL-family server: RDS for MySQL, RDS for MariaDB, or Aurora MySQL Serverless v2."""
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration, RemovalPolicies
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_rds as rds
@@ -9,6 +9,7 @@ from constructs import Construct
 
 from infra.acknowledge import acknowledge
 from infra.config import Environment
+from infra.keeping import removal_policy
 from infra.log_groups import log_group
 from infra.network import Network
 
@@ -20,12 +21,14 @@ APP_USER = "seckill_app"  # made by `migrate`: SELECT, INSERT, UPDATE on the tab
 _PARAMETERS = {
     "time_zone": "UTC",
     "innodb_lock_wait_timeout": "1",  # the default, 50 s, is longer than any caller waits
-    "innodb_flush_log_at_trx_commit": "1",  # a promise is made only of what is on disk
     "slow_query_log": "1",
     "long_query_time": "1",
     "log_output": "FILE",  # what RDS exports
     "require_secure_transport": "1",
 }
+# A promise is made only of what is on disk. Aurora's storage makes every commit durable, with no binlog and no log of
+# InnoDB's to flush: it has no sync_binlog, and the other, whose default is 1, need not even be modifiable there.
+_ON_DISK = {"innodb_flush_log_at_trx_commit": "1", "sync_binlog": "1"}
 
 
 class DatabaseServer(Construct):
@@ -47,6 +50,10 @@ class DatabaseServer(Construct):
         )
         self._server: rds.DatabaseInstance | rds.DatabaseCluster = self._cluster() if aurora else self._instance()
         self._server.node.add_dependency(self.slow_log)
+        # Under any policy but RETAIN itself the CDK deletes these two, and a kept database needs both.
+        RemovalPolicies.of(self._server).apply(
+            removal_policy(environment), apply_to_resource_types=["AWS::RDS::DBInstance", "AWS::RDS::DBSubnetGroup"]
+        )
         assert self._server.secret is not None, "manage_master_user_password makes one"  # noqa: S101
         self.master_secret: secretsmanager.ISecret = self._server.secret
         self.dimensions = {"DBClusterIdentifier" if aurora else "DBInstanceIdentifier": name}
@@ -91,7 +98,7 @@ class DatabaseServer(Construct):
             backup_retention=Duration.days(database.backup_days),
             delete_automated_backups=not keep,
             deletion_protection=keep,
-            removal_policy=RemovalPolicy.RETAIN if keep else RemovalPolicy.DESTROY,
+            removal_policy=removal_policy(self._environment),
             database_insights_mode=_INSIGHTS[database.insights],
             enable_performance_insights=True,
             performance_insight_retention=_INSIGHTS_RETENTION[database.insights],
@@ -122,7 +129,7 @@ class DatabaseServer(Construct):
             backup=rds.BackupProps(retention=Duration.days(database.backup_days)),
             delete_automated_backups=not keep,
             deletion_protection=keep,
-            removal_policy=RemovalPolicy.RETAIN if keep else RemovalPolicy.DESTROY,
+            removal_policy=removal_policy(self._environment),
             database_insights_mode=_INSIGHTS[database.insights],
             enable_performance_insights=True,
             performance_insight_retention=_INSIGHTS_RETENTION[database.insights],
@@ -141,13 +148,12 @@ class DatabaseServer(Construct):
             parameters={
                 **_PARAMETERS,
                 isolation: "READ-COMMITTED",
-                "sync_binlog": "1",
+                **_ON_DISK,
                 "max_connections": str(self._environment.database.max_connections),
             },
         )
 
     def _cluster_parameters(self) -> rds.ParameterGroup:
-        # Aurora's storage, not the binlog, makes a commit durable: it has no sync_binlog.
         return rds.ParameterGroup(
             self,
             "Parameters",

@@ -1,11 +1,12 @@
 """Who the users are: our own Cognito user pool, or any issuer named in the configuration."""
 
-from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_cognito as cognito
 from constructs import Construct
 
 from infra.acknowledge import acknowledge
 from infra.config import Environment
+from infra.keeping import removal_policy
 
 
 class Identity(Construct):
@@ -30,7 +31,7 @@ class Identity(Construct):
             ),
             account_recovery=cognito.AccountRecovery.EMAIL_ONLY,
             deletion_protection=environment.keep_data,
-            removal_policy=RemovalPolicy.RETAIN if environment.keep_data else RemovalPolicy.DESTROY,
+            removal_policy=removal_policy(environment),
         )
         client = pool.add_client(
             "Client",

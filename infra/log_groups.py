@@ -1,10 +1,10 @@
 """Log groups: kept as long, and removed with the stack or not, as the environment says."""
 
-from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.config import LOG_DAYS, Environment
+from infra.keeping import removal_policy
 
 _RETENTION = dict(
     zip(
@@ -38,5 +38,5 @@ def log_group(
         construct_id,
         log_group_name=name,
         retention=_RETENTION[environment.log_days],
-        removal_policy=RemovalPolicy.RETAIN if environment.keep_data else RemovalPolicy.DESTROY,
+        removal_policy=removal_policy(environment),
     )

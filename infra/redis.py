@@ -1,6 +1,6 @@
 """ElastiCache: the fast, forgetful copy of the sale."""
 
-from aws_cdk import ArnFormat, RemovalPolicy, Stack
+from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_elasticache as elasticache
 from aws_cdk import aws_iam as iam
@@ -8,6 +8,7 @@ from constructs import Construct
 
 from infra.acknowledge import acknowledge
 from infra.config import Environment
+from infra.keeping import removal_policy
 from infra.network import REDIS, Network
 
 # What the Lua scripts and the adapter call: tests/infra reads both and holds this list to them.
@@ -68,7 +69,7 @@ class RedisCopy(Construct):
             snapshot_retention_limit=self._config.snapshot_days,
         )
         # Never "Snapshot": MySQL is the truth and a rebuild loads Redis from it, so a last snapshot would only cost.
-        self._group.apply_removal_policy(RemovalPolicy.RETAIN if environment.keep_data else RemovalPolicy.DESTROY)
+        self._group.apply_removal_policy(removal_policy(environment))
         acknowledge(
             self._group,
             (

@@ -23,7 +23,13 @@ class ServiceStack(Stack):
     """Everything that a new version of the code may replace."""
 
     def __init__(self, scope: Construct, construct_id: str, *, environment: Environment, data: DataStack) -> None:
-        super().__init__(scope, construct_id, description="Seckill: API, functions, queues, dashboard")
+        super().__init__(
+            scope,
+            construct_id,
+            description="Seckill: API, functions, queues, dashboard",
+            # It goes first when both are destroyed: a protection of the data alone would come too late for it.
+            termination_protection=environment.keep_data,
+        )
         topics = Topics(self, "Topics", environment=environment)
         queues = Queues(
             self,

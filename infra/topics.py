@@ -1,6 +1,6 @@
 """Where people are told: operators of alarms, the shop of rolled-back reservations."""
 
-from aws_cdk import Aws, RemovalPolicy
+from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
@@ -8,6 +8,7 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
 from infra.config import Environment
+from infra.keeping import removal_policy
 
 
 class Topics(Construct):
@@ -21,7 +22,7 @@ class Topics(Construct):
             "Key",
             description="Alarms and roll-back notices",
             enable_key_rotation=True,
-            removal_policy=RemovalPolicy.RETAIN if environment.keep_data else RemovalPolicy.DESTROY,
+            removal_policy=removal_policy(environment),
         )
         key.grant_encrypt_decrypt(iam.ServicePrincipal("cloudwatch.amazonaws.com"))
         self._key = key

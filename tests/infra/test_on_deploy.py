@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 
+from seckill.adapters.mysql import ACCESS_DENIED, DEADLOCK, LOCK_TIMEOUT, UNREACHABLE_CODES, Database, DatabaseError
+
 SOURCE = Path(__file__).parents[2] / "infra" / "on_deploy" / "migrate.py"
 Answers = list[dict[str, Any]]
+
+
+def _unavailable(number: int) -> dict[str, Any]:
+    """What sale_admin makes of a DatabaseError."""
+    return {"ok": False, "error": "UNAVAILABLE", "detail": str(DatabaseError(number, "the server's words"))}
 
 
 @pytest.fixture
@@ -66,6 +73,32 @@ def test_a_proxy_that_is_not_there_yet_is_waited_for(answered: Any) -> None:
     module, calls = answered([{"ok": False, "error": "UNAVAILABLE"}] * 3 + [{"ok": True}])
     assert module.handler({"RequestType": "Create"}, None)
     assert len(calls) == 4
+
+
+# 9501 is RDS Proxy's "Timed-out waiting to acquire database connection".
+@pytest.mark.parametrize("number", sorted({*UNREACHABLE_CODES, ACCESS_DENIED, LOCK_TIMEOUT, DEADLOCK, 9501}))
+def test_no_connection_and_a_lock_are_waited_for(answered: Any, number: int) -> None:
+    module, calls = answered([_unavailable(number), {"ok": True}])
+    assert module.handler({"RequestType": "Create"}, None)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:1", "no-such-proxy.invalid:3306"])
+def test_nor_is_a_proxy_that_does_not_answer_or_has_no_address_a_failure(answered: Any, place: str) -> None:
+    with pytest.raises(DatabaseError) as refused:  # what the adapter says, which begins with the system's own number
+        Database(f"mysql://nobody@{place}/seckill").row("migrate.lock")
+    module, calls = answered([{"ok": False, "error": "UNAVAILABLE", "detail": str(refused.value)}, {"ok": True}])
+    assert module.handler({"RequestType": "Create"}, None)
+    assert len(calls) == 2
+
+
+# A plugin that is not loaded, a wrong statement, a privilege that lacks, a column that is there already.
+@pytest.mark.parametrize("number", [1524, 1064, 1142, 1227, 1060])
+def test_what_the_server_says_of_the_migration_fails_the_deployment_at_once(answered: Any, number: int) -> None:
+    module, calls = answered([_unavailable(number)])
+    with pytest.raises(RuntimeError, match=f"migrate failed.*{number}"):
+        module.handler({"RequestType": "Create"}, None)
+    assert len(calls) == 1
 
 
 def test_but_not_for_ever(answered: Any) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 from cli.deployment import OUTPUTS
 from tests.infra.deployment import Deployment
 
-RUNBOOK = Path(__file__).parents[2] / "docs" / "runbook.md"
+ROOT = Path(__file__).parents[2]
+RUNBOOK = ROOT / "docs" / "runbook.md"
 
 
 def sections(title: str) -> dict[str, str]:
@@ -40,6 +41,19 @@ def test_the_command_finds_the_functions_by_the_stacks_outputs(deployment: Deplo
     for handler, output in OUTPUTS.items():
         name = handler.split(".")[1]
         assert outputs[output]["Value"] == {"Ref": deployment.function(name).id}
+
+
+def test_the_readmes_way_from_zero_to_a_request_names_what_there_is(dev: Deployment) -> None:
+    section = (ROOT / "README.md").read_text().partition("\n## Deploy\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("    ")]
+    assert len(lines) <= 10
+    text = "\n".join(lines)
+    outputs = dict(re.findall(r"\b([A-Z]+)=\$\(output (\w+)\)", text))
+    assert set(outputs.values()) <= dev.service["Outputs"].keys()
+    used = set(re.findall(r"\$([A-Z]+)", text))
+    assert used <= outputs.keys() | {"TOKEN"}, "a variable that no line sets"
+    targets = set(re.findall(r"^    make (\S+)", text, flags=re.MULTILINE))
+    assert targets <= set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
 
 
 def test_the_proxys_connections_are_added_up_over_its_nodes(deployment: Deployment) -> None:
