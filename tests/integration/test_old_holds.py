@@ -107,7 +107,21 @@ def test_a_dead_or_poisoned_hold_is_left_and_the_copy_rebuilt(
     assert backroom.audit(sku_id).ok is True
 
 
-@pytest.mark.parametrize("text", ["", "not JSON", "[]", '{"user": "alice"}', "null", '{"quantity": -1}', "\xff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "not JSON",
+        "[]",
+        '{"user": "alice"}',
+        "null",
+        '{"quantity": -1}',
+        "\xff",
+        '{"user": 7, "quantity": 1, "epoch": 1, "ticket": 1, "ms": 0}',
+        '{"user": "\\ud800", "quantity": 1, "epoch": 1, "ticket": 1, "ms": 0}',
+        '{"user": "\xed\xa0\x80", "quantity": 1, "epoch": 1, "ticket": 1, "ms": 0}',
+    ],
+)
 def test_a_hold_that_cannot_be_read_brings_a_rebuild_and_stops_no_other(backroom: Backroom, text: str) -> None:
     sku_id = backroom.sales.open(total=4)
     deducted(backroom.redis, sku_id, "bob")
@@ -119,6 +133,16 @@ def test_a_hold_that_cannot_be_read_brings_a_rebuild_and_stops_no_other(backroom
     assert (done.holds[0].released, done.rebuilt) == (1, [sku_id])
     assert (copy.epoch, copy.stock, list(copy.holds())) == (2, 3, [promised])
     assert backroom.audit(sku_id).ok is True
+
+
+def test_a_hold_whose_key_is_no_text_brings_a_rebuild_and_stops_no_other(backroom: Backroom) -> None:
+    sku_id = backroom.sales.open(total=4)
+    copy = backroom.copy(sku_id)
+    copy.client.hset(copy.held_key, b"\xff", '{"user": "odd", "quantity": 1, "epoch": 1, "ticket": 1, "ms": 0}')
+    deducted(backroom.redis, sku_id, "bob")
+    backroom.age(sku_id)
+    done = backroom.reconcile()
+    assert (done.holds[0].released, done.rebuilt, copy.holds()) == (1, [sku_id], {})
 
 
 def test_a_copy_that_is_not_whole_is_not_swept(backroom: Backroom) -> None:
