@@ -365,6 +365,23 @@ def test_a_roll_back_whose_commit_was_not_answered_is_what_the_row_says(backroom
     assert (backroom.copy(sku_id).stock, backroom.copy(sku_id).holds()) == (3, {})
 
 
+def test_a_roll_back_keeps_a_notice_that_is_there_already(backroom: Backroom) -> None:
+    """Somebody has put a rolled-back row back to 1 by hand: its user has been told."""
+    sku_id = backroom.sales.open(total=3)
+    (key,) = backroom.promise(sku_id, "alice")
+    ledger = backroom.ledger(sku_id)
+    ledger.run(
+        "INSERT INTO seckill_notice (pre_deduct_key, user_id, sku_id, reason, created_at, sent_at)"
+        " VALUES (%(key)s, 'alice', %(sku)s, 'earlier', UTC_TIMESTAMP(3), UTC_TIMESTAMP(3))",
+        key=key,
+    )
+    assert roll_back(backroom.database, backroom.redis, key, sku_id, "no reason") is RollBack.ROLLED_BACK
+    assert (ledger.statuses(), backroom.notices(sku_id), ledger.cap()) == ({key: 3}, [key], 4)
+    assert (backroom.copy(sku_id).stock, backroom.copy(sku_id).holds()) == (3, {})
+    assert ledger.select("SELECT reason FROM seckill_notice WHERE sku_id = %(sku)s") == [("earlier",)]
+    assert backroom.audit(sku_id).ok is True
+
+
 # -- a store is away ------------------------------------------------------------------------------------------------
 
 
