@@ -81,6 +81,24 @@ def test_young_rows_are_left_alone_and_old_ones_are_found_on_a_warm_connection(b
     assert backroom.ledger(sku_id).statuses() == {key: 2, later: 2}
 
 
+def test_rows_without_stock_never_fill_the_pages_that_other_sales_rows_need(
+    backroom: Backroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seckill.protocol.stale_rows.PAGE_ROWS", 3)
+    monkeypatch.setattr("seckill.protocol.stale_rows.PAGES", 2)
+    short, sku_id = backroom.sales.open(total=10), backroom.sales.open(total=10)
+    backroom.promise_many(short, 10)
+    backroom.ledger(short).run("UPDATE seckill_stock SET remaining = 0 WHERE sku_id = %(sku)s")  # a typo
+    (key,) = backroom.promise(sku_id, "alice")
+    backroom.age(sku_id)
+    done = backroom.sweep_rows()
+    assert (done.found, done.landed, len(done.failed)) == (4, 1, 3)
+    assert backroom.ledger(sku_id).statuses() == {key: 2}
+    assert backroom.counts.count("StuckReservation") == 3, "it alarms all the same"
+    backroom.ledger(short).run("UPDATE seckill_stock SET remaining = 10 WHERE sku_id = %(sku)s")
+    assert [backroom.sweep_rows().landed for _ in range(3)] == [6, 4, 0]
+
+
 # -- bad rows -------------------------------------------------------------------------------------------------------
 
 
