@@ -330,6 +330,20 @@ def test_a_lost_connection_never_counts(backroom: Backroom, before: str) -> None
     killed.close()
 
 
+def test_what_was_done_before_the_database_went_away_is_told(backroom: Backroom) -> None:
+    sku_id = backroom.sales.open(total=2)
+    bad, good = backroom.promise(sku_id, "alice", "bob")
+    backroom.age(sku_id)
+    killed = Killed(backroom.servers.database_url, "reconcile.count_retry")
+    reconcile = Reconcile(killed, backroom.redis, backroom.letters, None, backroom.counts.append, STALE_SECONDS, 3)
+    with backroom.ledger(sku_id).refusing("seckill_order", cursed(bad)):
+        done = reconcile(patience())
+    killed.close()
+    assert (done.stale.found, done.stale.landed) == (2, 1)
+    assert [(event.key, event.what) for event in done.events] == [(good, "stale row landed")]
+    assert [problem.partition(":")[0] for problem in done.failed] == ["stale rows"]
+
+
 def test_a_row_that_somebody_is_landing_is_skipped_at_once_and_the_sale_does_not_wait(backroom: Backroom) -> None:
     sku_id = backroom.sales.open(total=3)
     (key,) = backroom.promise(sku_id, "alice")

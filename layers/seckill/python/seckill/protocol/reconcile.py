@@ -73,12 +73,12 @@ class Reconcile:
         with self._part(done, "catalogue"):
             self._redis.rewrite_catalogue(row["sku_id"] for row in self._database.rows("sale.on_offer"))
         with self._part(done, "stale rows"):
-            done.stale = sweep_stale_rows(
+            sweep_stale_rows(
                 self._database, self._redis, deadline, self._count,
-                stale_seconds=self._stale_seconds, landing_attempts=self._landing_attempts,
+                stale_seconds=self._stale_seconds, landing_attempts=self._landing_attempts, done=done.stale,
             )  # fmt: skip
         with self._part(done, "dead letters"):
-            done.rescue = rescue_dead_letters(self._database, self._redis, self._letters, deadline, self._count)
+            rescue_dead_letters(self._database, self._redis, self._letters, deadline, self._count, done.rescue)
         with self._part(done, "closing"):
             self._close_overdue(done)
         for sku_id in self._sales(done, deadline):
@@ -145,8 +145,8 @@ class Reconcile:
         """Holds first, so that the audit judges what is left; a copy that is behind or has drifted is rebuilt."""
         holds = OldHolds()
         with self._part(done, f"holds of SKU {sku_id}"):  # without Redis, the hard equations are audited all the same
-            holds = sweep_old_holds(self._database, self._redis, sku_id, deadline, self._count, self._stale_seconds)
             done.holds.append(holds)
+            sweep_old_holds(self._database, self._redis, sku_id, deadline, self._count, self._stale_seconds, holds)
         audit = self._audited(done, sku_id)
         if audit is None:
             return
