@@ -13,10 +13,11 @@ from local.servers import RedisServer, free_port
 from seckill.domain.answer import Refusal, Refused, Reserved
 from seckill.protocol.audit import audit_sale
 from seckill.protocol.rebuild import Rebuilt, load_copy, rebuild
+from seckill.protocol.reconcile import Reconcile
 from seckill.protocol.roll_back import roll_back
-from tests.backroom import Backroom, Functions
+from tests.backroom import STALE_SECONDS, Backroom, Functions
 from tests.messages import failed_ids, landing_body, landing_event
-from tests.stores import deducted, open_database, open_redis
+from tests.stores import deducted, open_database, open_redis, patience
 
 pytest_plugins = ["tests.backroom_fixtures"]
 
@@ -377,18 +378,24 @@ def test_an_overdue_sale_that_cannot_be_closed_does_not_keep_the_others_open(bac
     assert [problem for problem in done.failed if problem.startswith(f"closing of SKU {broken}:")]
 
 
-def test_when_time_is_always_short_every_sale_is_reached_over_some_passes(
-    backroom: Backroom, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    skus = [backroom.sales.open(total=3) for _ in range(3)]
-    first = iter([2, 0, 1, 2])
-    monkeypatch.setattr("seckill.protocol.reconcile.randbelow", lambda _: next(first), raising=False)
+def time_is_up_after_one_sale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first audit on, no time is enough for another sale."""
 
     def audit_until_time_is_up(*arguments: Any) -> Any:
         monkeypatch.setattr("seckill.protocol.reconcile.SALE_SECONDS", 1_000)
         return audit_sale(*arguments)
 
     monkeypatch.setattr("seckill.protocol.reconcile.audit_sale", audit_until_time_is_up)
+
+
+def test_when_time_is_always_short_every_sale_is_reached_over_some_passes(
+    backroom: Backroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skus = [backroom.sales.open(total=3) for _ in range(3)]
+    first = iter([2, 0, 1, 2])
+    monkeypatch.setattr("seckill.protocol.reconcile.randbelow", lambda _: next(first))
+
+    time_is_up_after_one_sale(monkeypatch)
     reached = []
     for _ in range(3):
         monkeypatch.setattr("seckill.protocol.reconcile.SALE_SECONDS", 1)
@@ -397,6 +404,20 @@ def test_when_time_is_always_short_every_sale_is_reached_over_some_passes(
     monkeypatch.setattr("seckill.protocol.reconcile.audit_sale", audit_sale)
     monkeypatch.setattr("seckill.protocol.reconcile.SALE_SECONDS", 1)
     assert [audit.sku_id for audit in backroom.reconcile().audits] == skus, "told in order"
+
+
+def test_the_audit_alone_looks_at_the_time_before_each_sale(
+    backroom: Backroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        backroom.sales.open(total=3)
+
+    time_is_up_after_one_sale(monkeypatch)
+    reconcile = Reconcile(
+        backroom.database, backroom.redis, backroom.letters, None, backroom.counts.append, STALE_SECONDS, 3
+    )
+    done = reconcile.audit(patience())
+    assert (len(done.audits), len(done.failed)) == (1, 1)
 
 
 def test_the_catalogue_is_made_to_be_what_is_on_offer(backroom: Backroom) -> None:
