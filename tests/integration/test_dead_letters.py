@@ -6,7 +6,7 @@ import pytest
 
 from local.servers import free_port
 from seckill.adapters.mysql import Database
-from seckill.adapters.sqs import DeadLetters
+from seckill.adapters.sqs import DeadLetters, Letter, QueueError
 from seckill.protocol.dead_letters import Rescue, rescue_dead_letters
 from seckill.protocol.reconcile import Reconcile
 from tests.backroom import STALE_SECONDS, Backroom
@@ -142,6 +142,36 @@ def test_without_its_queue_the_other_parts_of_the_pass_are_done(backroom: Backro
     assert {problem.partition(":")[0] for problem in done.failed} == {"dead letters", "queues"}
     assert (done.stale.landed, [audit.ok for audit in done.audits]) == (1, [True])
     assert backroom.ledger(sku_id).statuses() == {key: 2}
+
+
+def test_what_was_rescued_before_the_queue_went_away_is_told(
+    backroom: Backroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sku_id = backroom.sales.open(total=3)
+    keys = backroom.promise(sku_id, "alice", "bob", "carol")
+    for key in keys:
+        backroom.put_letter(json.dumps({"preDeductKey": key, "skuId": sku_id}))
+    delete = backroom.letters.delete
+    deleted: list[Letter] = []
+
+    def twice(letter: Letter) -> None:
+        if len(deleted) == 2:
+            raise QueueError("gone")
+        deleted.append(letter)
+        delete(letter)
+
+    monkeypatch.setattr(backroom.letters, "delete", twice)
+    done = backroom.reconcile()
+    assert (done.rescue.rescued, backroom.counts.count("DeadLetterRescued")) == (2, 2)
+    told = [(event.key, event.sku_id) for event in done.events if event.what.startswith("dead letter")]
+    assert sorted(told) == [(key, sku_id) for key in keys], "all have landed"
+    assert [problem.partition(":")[0] for problem in done.failed] == ["dead letters"]
+
+
+@pytest.mark.parametrize("sku", [None, "?", [1], True, 1.5])
+def test_an_sku_that_is_no_number_is_left_out_of_the_log(backroom: Backroom, sku: object) -> None:
+    backroom.put_letter(json.dumps({"preDeductKey": "unknown", "skuId": sku}))
+    assert [(event.key, event.sku_id) for event in rescue(backroom).events] == [("unknown", None)]
 
 
 def test_only_the_key_of_a_letter_counts(backroom: Backroom) -> None:

@@ -1,12 +1,19 @@
 """Old holds (docs/protocol.md 6.2): deductions that Redis still holds are finished by what the ledger says, once."""
 
 import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from local.servers import free_port
+from seckill.adapters.redis import RedisError
 from seckill.domain.answer import Refusal, Refused, Reserved
-from tests.backroom import Backroom, of_sku
-from tests.stores import deducted
+from seckill.protocol.abandon import abandon
+from seckill.protocol.old_holds import sweep_old_holds
+from tests.backroom import STALE_SECONDS, Backroom, of_sku
+from tests.stores import deducted, open_database, open_redis, patience
 
 pytest_plugins = ["tests.backroom_fixtures"]
 
@@ -107,7 +114,21 @@ def test_a_dead_or_poisoned_hold_is_left_and_the_copy_rebuilt(
     assert backroom.audit(sku_id).ok is True
 
 
-@pytest.mark.parametrize("text", ["", "not JSON", "[]", '{"user": "alice"}', "null", '{"quantity": -1}', "\xff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "not JSON",
+        "[]",
+        '{"user": "alice"}',
+        "null",
+        '{"quantity": -1}',
+        "\xff",
+        '{"user": 7, "quantity": 1, "epoch": 1, "ticket": 1, "ms": 0}',
+        '{"user": "\\ud800", "quantity": 1, "epoch": 1, "ticket": 1, "ms": 0}',
+        '{"user": "\xed\xa0\x80", "quantity": 1, "epoch": 1, "ticket": 1, "ms": 0}',
+    ],
+)
 def test_a_hold_that_cannot_be_read_brings_a_rebuild_and_stops_no_other(backroom: Backroom, text: str) -> None:
     sku_id = backroom.sales.open(total=4)
     deducted(backroom.redis, sku_id, "bob")
@@ -119,6 +140,16 @@ def test_a_hold_that_cannot_be_read_brings_a_rebuild_and_stops_no_other(backroom
     assert (done.holds[0].released, done.rebuilt) == (1, [sku_id])
     assert (copy.epoch, copy.stock, list(copy.holds())) == (2, 3, [promised])
     assert backroom.audit(sku_id).ok is True
+
+
+def test_a_hold_whose_key_is_no_text_brings_a_rebuild_and_stops_no_other(backroom: Backroom) -> None:
+    sku_id = backroom.sales.open(total=4)
+    copy = backroom.copy(sku_id)
+    copy.client.hset(copy.held_key, b"\xff", '{"user": "odd", "quantity": 1, "epoch": 1, "ticket": 1, "ms": 0}')
+    deducted(backroom.redis, sku_id, "bob")
+    backroom.age(sku_id)
+    done = backroom.reconcile()
+    assert (done.holds[0].released, done.rebuilt, copy.holds()) == (1, [sku_id], {})
 
 
 def test_a_copy_that_is_not_whole_is_not_swept(backroom: Backroom) -> None:
@@ -157,6 +188,74 @@ def test_a_row_that_appears_meanwhile_is_a_promise(backroom: Backroom) -> None:
     assert (done.released, done.failed, done.rebuild_needed) == (0, 0, False)
     assert (ledger.statuses(), ledger.cap()) == ({slow.key: 1}, 4)
     assert (backroom.copy(sku_id).stock, list(backroom.copy(sku_id).holds())) == (3, [slow.key])
+
+
+def meanwhile(backroom: Backroom, do: Callable[[], object]) -> None:
+    """Something happens after a sweep has looked for the rows of its holds."""
+    looked = backroom.database.rows
+
+    def then(statement: str, *arguments: object, **named: object) -> list[dict[str, object]]:
+        found = looked(statement, *arguments, **named)
+        if statement == "reconcile.statuses":
+            do()
+        return found
+
+    backroom.database.rows = then  # type: ignore[method-assign]
+
+
+def test_what_another_pass_has_given_up_and_released_is_not_counted_again(backroom: Backroom) -> None:
+    sku_id = backroom.sales.open(total=4)
+    deducted(backroom.redis, sku_id, "alice")
+    backroom.age(sku_id)
+    database, other_counts = open_database(backroom.servers.database_url), Counter[str]()
+
+    def sweep() -> None:
+        sweep_old_holds(
+            database, backroom.redis, sku_id, patience(), lambda name: other_counts.update([name]), STALE_SECONDS
+        )
+
+    meanwhile(backroom, sweep)
+    assert backroom.sweep_holds(sku_id).released == 0
+    database.close()
+    assert (backroom.counts, other_counts) == ([], Counter(Abandoned=1, HoldReleased=1))
+    assert (backroom.copy(sku_id).stock, backroom.audit(sku_id).ok) == (4, True)
+
+
+def test_what_another_pass_has_given_up_and_not_released_is_released(backroom: Backroom) -> None:
+    sku_id = backroom.sales.open(total=4)
+    crashed = deducted(backroom.redis, sku_id, "alice")
+    backroom.age(sku_id)
+    database, no_redis = open_database(backroom.servers.database_url), open_redis(f"redis://127.0.0.1:{free_port()}/0")
+    meanwhile(backroom, lambda: abandon(database, no_redis, crashed))
+    assert backroom.sweep_holds(sku_id).released == 1
+    database.close()
+    assert backroom.counts == ["HoldReleased"]
+    assert (backroom.copy(sku_id).stock, backroom.ledger(sku_id).cap()) == (4, 5)
+
+
+def test_a_release_that_redis_did_not_answer_is_not_counted_and_reported(
+    backroom: Backroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sku_id = backroom.sales.open(total=4)
+    for user in ("alice", "bob"):
+        deducted(backroom.redis, sku_id, user)
+    backroom.age(sku_id)
+    release, asked = backroom.redis.release, list[Any]()
+
+    def once(*arguments: Any) -> bool:
+        asked.append(arguments)
+        if len(asked) == 2:
+            raise RedisError("gone")
+        return release(*arguments)
+
+    monkeypatch.setattr(backroom.redis, "release", once)
+    done = backroom.reconcile()
+    assert (done.holds[0].released, len(done.events)) == (1, 2), "what was done before is told"
+    assert Counter(backroom.counts) == Counter(Abandoned=2, HoldReleased=1)
+    assert [problem.partition(":")[0] for problem in done.failed] == [f"holds of SKU {sku_id}"]
+    done = backroom.reconcile()
+    assert (done.holds[0].released, done.failed) == (1, [])
+    assert (backroom.copy(sku_id).stock, backroom.ledger(sku_id).cap()) == (4, 6)
 
 
 def test_an_archived_sale_is_not_swept(backroom: Backroom) -> None:

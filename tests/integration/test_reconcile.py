@@ -2,17 +2,22 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from local.lambda_context import LambdaContext
-from local.servers import free_port
+from local.servers import RedisServer, free_port
 from seckill.domain.answer import Refusal, Refused, Reserved
+from seckill.protocol.audit import audit_sale
+from seckill.protocol.rebuild import Rebuilt, load_copy, rebuild
+from seckill.protocol.reconcile import Reconcile
 from seckill.protocol.roll_back import roll_back
-from tests.backroom import Backroom, Functions
+from tests.backroom import STALE_SECONDS, Backroom, Functions
 from tests.messages import failed_ids, landing_body, landing_event
-from tests.stores import deducted
+from tests.stores import deducted, open_database, open_redis, patience
 
 pytest_plugins = ["tests.backroom_fixtures"]
 
@@ -361,6 +366,60 @@ def test_a_sale_that_cannot_be_looked_at_does_not_keep_the_others_from_it(backro
     assert (copy.stock, backroom.copy(good).stock) == (3, 3)
 
 
+def test_an_overdue_sale_that_cannot_be_closed_does_not_keep_the_others_open(backroom: Backroom) -> None:
+    broken, other = backroom.sales.open(total=3), backroom.sales.open(total=3)
+    backroom.deliberately_broken.add(broken)
+    backroom.promise(broken, "alice")
+    backroom.ledger(broken).run("UPDATE seckill_stock SET remaining = 0 WHERE sku_id = %(sku)s")
+    for sku_id in (broken, other):
+        backroom.ledger(sku_id).run("UPDATE seckill_sale SET closes_at = 1 WHERE sku_id = %(sku)s")
+    done = backroom.reconcile()
+    assert done.closed == [other]
+    assert [problem for problem in done.failed if problem.startswith(f"closing of SKU {broken}:")]
+
+
+def time_is_up_after_one_sale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first audit on, no time is enough for another sale."""
+
+    def audit_until_time_is_up(*arguments: Any) -> Any:
+        monkeypatch.setattr("seckill.protocol.reconcile.SALE_SECONDS", 1_000)
+        return audit_sale(*arguments)
+
+    monkeypatch.setattr("seckill.protocol.reconcile.audit_sale", audit_until_time_is_up)
+
+
+def test_when_time_is_always_short_every_sale_is_reached_over_some_passes(
+    backroom: Backroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skus = [backroom.sales.open(total=3) for _ in range(3)]
+    first = iter([2, 0, 1, 2])
+    monkeypatch.setattr("seckill.protocol.reconcile.randbelow", lambda _: next(first))
+
+    time_is_up_after_one_sale(monkeypatch)
+    reached = []
+    for _ in range(3):
+        monkeypatch.setattr("seckill.protocol.reconcile.SALE_SECONDS", 1)
+        reached += [audit.sku_id for audit in backroom.reconcile().audits]
+    assert reached == [skus[2], skus[0], skus[1]]
+    monkeypatch.setattr("seckill.protocol.reconcile.audit_sale", audit_sale)
+    monkeypatch.setattr("seckill.protocol.reconcile.SALE_SECONDS", 1)
+    assert [audit.sku_id for audit in backroom.reconcile().audits] == skus, "told in order"
+
+
+def test_the_audit_alone_looks_at_the_time_before_each_sale(
+    backroom: Backroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        backroom.sales.open(total=3)
+
+    time_is_up_after_one_sale(monkeypatch)
+    reconcile = Reconcile(
+        backroom.database, backroom.redis, backroom.letters, None, backroom.counts.append, STALE_SECONDS, 3
+    )
+    done = reconcile.audit(patience())
+    assert (len(done.audits), len(done.failed)) == (1, 1)
+
+
 def test_the_catalogue_is_made_to_be_what_is_on_offer(backroom: Backroom) -> None:
     sku_id = backroom.sales.open(total=3)
     backroom.redis.add_to_catalogue([7])
@@ -369,6 +428,53 @@ def test_the_catalogue_is_made_to_be_what_is_on_offer(backroom: Backroom) -> Non
     backroom.redis.remove(sku_id)
     backroom.reconcile()
     assert not backroom.redis.not_on_offer(sku_id)
+
+
+def test_a_copy_that_redis_has_no_memory_for_is_reported_in_every_pass(
+    new_backroom: Callable[[str], Backroom], tmp_path: Path
+) -> None:
+    with RedisServer(tmp_path) as own_redis:
+        backroom = new_backroom(own_redis.url)
+        sku_id = backroom.sales.open(total=3)
+        backroom.flush(sku_id)
+        client = backroom.copy(sku_id).client
+        client.config_set("maxmemory", "1")
+        for _ in range(2):
+            done = backroom.reconcile()
+            assert done.rebuilt == []
+            assert f"SKU {sku_id} was not rebuilt: {Rebuilt.NOT_LOADED.value}" in done.failed
+        assert "ReconcilePass" not in backroom.counts
+        client.config_set("maxmemory", "0")
+        done = backroom.reconcile()
+        assert (done.rebuilt, done.failed) == ([sku_id], [])
+
+
+@pytest.mark.parametrize("finished", [True, False], ids=["the other has loaded", "the other is about to load"])
+def test_a_rebuild_that_another_one_has_overtaken_is_no_failure(
+    backroom: Backroom, monkeypatch: pytest.MonkeyPatch, finished: bool
+) -> None:
+    sku_id = backroom.sales.open(total=3)
+    backroom.flush(sku_id)
+    database, redis = open_database(backroom.servers.database_url), open_redis(backroom.servers.redis_url)
+
+    def overtaken(*arguments: Any) -> bool:
+        monkeypatch.setattr("seckill.protocol.rebuild.load_copy", load_copy if finished else lambda *_: False)
+        rebuild(database, redis, sku_id)
+        return load_copy(*arguments)
+
+    monkeypatch.setattr("seckill.protocol.rebuild.load_copy", overtaken)
+    done = backroom.reconcile()
+    database.close()
+    assert (done.rebuilt, done.failed) == ([], [])
+    assert backroom.ledger(sku_id).select("SELECT epoch FROM seckill_sale WHERE sku_id = %(sku)s") == [(3,)]
+
+
+def test_a_copy_that_the_books_forbid_to_rebuild_is_reported(backroom: Backroom) -> None:
+    sku_id = backroom.sales.open(total=3)
+    backroom.deliberately_broken.add(sku_id)
+    backroom.ledger(sku_id).run("UPDATE seckill_sale SET cap = cap + 1 WHERE sku_id = %(sku)s")
+    backroom.flush(sku_id)
+    assert backroom.reconcile().failed == [f"SKU {sku_id} was not rebuilt: its books are off, a person mends the rows"]
 
 
 def test_a_flush_with_20_landed_and_30_pending_of_100_is_never_sold_out_and_is_rebuilt_to_50(

@@ -81,6 +81,24 @@ def test_young_rows_are_left_alone_and_old_ones_are_found_on_a_warm_connection(b
     assert backroom.ledger(sku_id).statuses() == {key: 2, later: 2}
 
 
+def test_rows_without_stock_never_fill_the_pages_that_other_sales_rows_need(
+    backroom: Backroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seckill.protocol.stale_rows.PAGE_ROWS", 3)
+    monkeypatch.setattr("seckill.protocol.stale_rows.PAGES", 2)
+    short, sku_id = backroom.sales.open(total=10), backroom.sales.open(total=10)
+    backroom.promise_many(short, 10)
+    backroom.ledger(short).run("UPDATE seckill_stock SET remaining = 0 WHERE sku_id = %(sku)s")  # a typo
+    (key,) = backroom.promise(sku_id, "alice")
+    backroom.age(sku_id)
+    done = backroom.sweep_rows()
+    assert (done.found, done.landed, len(done.failed)) == (4, 1, 3)
+    assert backroom.ledger(sku_id).statuses() == {key: 2}
+    assert backroom.counts.count("StuckReservation") == 3, "it alarms all the same"
+    backroom.ledger(short).run("UPDATE seckill_stock SET remaining = 10 WHERE sku_id = %(sku)s")
+    assert [backroom.sweep_rows().landed for _ in range(3)] == [6, 4, 0]
+
+
 # -- bad rows -------------------------------------------------------------------------------------------------------
 
 
@@ -312,6 +330,20 @@ def test_a_lost_connection_never_counts(backroom: Backroom, before: str) -> None
     killed.close()
 
 
+def test_what_was_done_before_the_database_went_away_is_told(backroom: Backroom) -> None:
+    sku_id = backroom.sales.open(total=2)
+    bad, good = backroom.promise(sku_id, "alice", "bob")
+    backroom.age(sku_id)
+    killed = Killed(backroom.servers.database_url, "reconcile.count_retry")
+    reconcile = Reconcile(killed, backroom.redis, backroom.letters, None, backroom.counts.append, STALE_SECONDS, 3)
+    with backroom.ledger(sku_id).refusing("seckill_order", cursed(bad)):
+        done = reconcile(patience())
+    killed.close()
+    assert (done.stale.found, done.stale.landed) == (2, 1)
+    assert [(event.key, event.what) for event in done.events] == [(good, "stale row landed")]
+    assert [problem.partition(":")[0] for problem in done.failed] == ["stale rows"]
+
+
 def test_a_row_that_somebody_is_landing_is_skipped_at_once_and_the_sale_does_not_wait(backroom: Backroom) -> None:
     sku_id = backroom.sales.open(total=3)
     (key,) = backroom.promise(sku_id, "alice")
@@ -363,6 +395,23 @@ def test_a_roll_back_whose_commit_was_not_answered_is_what_the_row_says(backroom
     database.close()
     assert (backroom.ledger(sku_id).statuses(), backroom.notices(sku_id)) == ({key: 3}, [key])
     assert (backroom.copy(sku_id).stock, backroom.copy(sku_id).holds()) == (3, {})
+
+
+def test_a_roll_back_keeps_a_notice_that_is_there_already(backroom: Backroom) -> None:
+    """Somebody has put a rolled-back row back to 1 by hand: its user has been told."""
+    sku_id = backroom.sales.open(total=3)
+    (key,) = backroom.promise(sku_id, "alice")
+    ledger = backroom.ledger(sku_id)
+    ledger.run(
+        "INSERT INTO seckill_notice (pre_deduct_key, user_id, sku_id, reason, created_at, sent_at)"
+        " VALUES (%(key)s, 'alice', %(sku)s, 'earlier', UTC_TIMESTAMP(3), UTC_TIMESTAMP(3))",
+        key=key,
+    )
+    assert roll_back(backroom.database, backroom.redis, key, sku_id, "no reason") is RollBack.ROLLED_BACK
+    assert (ledger.statuses(), backroom.notices(sku_id), ledger.cap()) == ({key: 3}, [key], 4)
+    assert (backroom.copy(sku_id).stock, backroom.copy(sku_id).holds()) == (3, {})
+    assert ledger.select("SELECT reason FROM seckill_notice WHERE sku_id = %(sku)s") == [("earlier",)]
+    assert backroom.audit(sku_id).ok is True
 
 
 # -- a store is away ------------------------------------------------------------------------------------------------

@@ -409,7 +409,8 @@ def _parse_hold(key: bytes, text: bytes) -> Hold | None:
         fields = json.loads(text)
         user, *numbers = (fields[name] for name in ("user", "quantity", "epoch", "ticket", "ms"))
         name = key.decode()
-    except (ValueError, KeyError, TypeError, RecursionError):
+        user.encode()  # JSON can spell half a character, which no statement can carry
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     if not isinstance(user, str) or not all(type(n) is int and 0 <= n <= LARGEST_EXACT_INTEGER for n in numbers):
         return None

@@ -21,31 +21,39 @@ class Abandoned(Enum):
 
 
 def abandon(database: Database, redis: Redis, deduction: Deduction) -> Abandoned | Reservation:
-    """Write the key's tombstone and give its units back; a live row found instead is returned. Never raises.
+    """Write the key's tombstone and give its units back; a live row found instead is returned. Never raises."""
+    verdict = write_off(database, deduction)
+    if isinstance(verdict, Reservation) and verdict.live:
+        return verdict
+    if isinstance(verdict, Reservation) or verdict is Abandoned.TOMBSTONE:
+        release_quietly(redis, deduction.sku_id, deduction.key, deduction.user)
+        return Abandoned.TOMBSTONE
+    return verdict
+
+
+def write_off(database: Database, deduction: Deduction) -> Abandoned | Reservation:
+    """The half of it that is MySQL's: TOMBSTONE only when this call wrote it, else the row that is there. Never raises.
 
     One transaction: lock the sale, insert the tombstone with the key's own epoch and ticket, cap += quantity. Never
     changes an existing row. Whatever COMMIT answered, the row itself decides.
     """
-    verdict = None
     try:
         verdict = _write_tombstone(database, deduction)
     except RowRefused:
         verdict = Abandoned.POISONED  # the ticket is taken or malformed - unless the row is under the key itself
     except DatabaseError:
-        pass  # lock wait, lost connection, ambiguous COMMIT: the row decides
+        verdict = Abandoned.UNKNOWN  # lock wait, lost connection, ambiguous COMMIT: the row decides
     try:
         row = read_by_key(database, deduction.key)
     except DatabaseError:
         return Abandoned.UNKNOWN
     if row is None:
-        return verdict or Abandoned.UNKNOWN
-    if row.status is not Status.ROLLED_BACK:
-        return row
-    release_quietly(redis, deduction.sku_id, deduction.key, deduction.user)
-    return Abandoned.TOMBSTONE
+        return Abandoned.UNKNOWN if verdict is Abandoned.TOMBSTONE else verdict
+    written = verdict is Abandoned.TOMBSTONE and row.status is Status.ROLLED_BACK
+    return Abandoned.TOMBSTONE if written else row
 
 
-def _write_tombstone(database: Database, deduction: Deduction) -> Abandoned | None:
+def _write_tombstone(database: Database, deduction: Deduction) -> Abandoned:
     with database.transaction():
         sale = database.row("abandon.lock_sale", deduction.sku_id)
         if sale is None or sale["epoch"] != deduction.epoch:
@@ -57,7 +65,7 @@ def _write_tombstone(database: Database, deduction: Deduction) -> Abandoned | No
             deduction.key, deduction.sku_id, deduction.user, deduction.quantity, deduction.epoch, deduction.ticket,
         )  # fmt: skip
         database.execute("abandon.extend_cap", deduction.quantity, deduction.sku_id)
-    return None
+    return Abandoned.TOMBSTONE
 
 
 def release_quietly(redis: Redis, sku_id: int, key: str, user: str) -> bool:

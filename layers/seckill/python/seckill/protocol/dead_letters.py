@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from seckill.adapters.mysql import Database
 from seckill.adapters.redis import Redis
@@ -31,15 +32,21 @@ class Rescue:
 
 
 def rescue_dead_letters(
-    database: Database, redis: Redis, letters: DeadLetters, deadline: Deadline, count: Callable[[str], None]
+    database: Database,
+    redis: Redis,
+    letters: DeadLetters,
+    deadline: Deadline,
+    count: Callable[[str], None],
+    done: Rescue | None = None,
 ) -> Rescue:
-    """Land what is at status 1, delete what is final, keep what the ledger does not know. Raises QueueError.
+    """Land what is at status 1, delete what is final, keep what the ledger does not know. Raises QueueError: `done` has
+    what was done until then.
 
     A letter is deleted only after the database said so. Unknown ones stay until a person discards them: they are given
     back when all have been looked at; when there are more than one pass can see, the queue's long visibility time-out
     keeps them from blocking the rest.
     """
-    done = Rescue()
+    done = done or Rescue()
     unknown: list[Letter] = []
     for _ in range(RECEIVES):
         received = letters.receive() if deadline.left() > RECEIVE_SECONDS else []
@@ -47,18 +54,22 @@ def rescue_dead_letters(
             for letter in unknown:
                 letters.make_visible(letter)
             break
-        keys = [parse_landing_message(letter.body).get("preDeductKey") for letter in received]
-        landings = land(database, redis, (key for key in keys if key), count)
-        for letter, key in zip(received, keys, strict=True):
-            landing = landings.get(key, Landing.NO_ROW) if key else Landing.NO_ROW
+        messages = [parse_landing_message(letter.body) for letter in received]
+        landings = land(database, redis, (message["preDeductKey"] for message in messages if message), count)
+        done.events += [_event(message, landings[message["preDeductKey"]]) for message in messages if message]
+        for letter, message in zip(received, messages, strict=True):
+            landing = landings[message["preDeductKey"]] if message else Landing.NO_ROW
             if landing is Landing.NO_ROW:
                 unknown.append(letter)
-            if key:
-                done.events.append(Event(key, None, f"dead letter: {landing.value}"))
             _finish(letters, letter, landing, done, count)
         if done.database_away:
             break  # no use in taking more letters out
     return done
+
+
+def _event(message: dict[str, Any], landing: Landing) -> Event:
+    sku_id = message.get("skuId")  # for the log only, and only if it can be one
+    return Event(message["preDeductKey"], sku_id if type(sku_id) is int else None, f"dead letter: {landing.value}")
 
 
 def _finish(letters: DeadLetters, letter: Letter, landing: Landing, done: Rescue, count: Callable[[str], None]) -> None:

@@ -1,8 +1,9 @@
 """roll back: the one way from a promise to status 3, with a notice in the same transaction (docs/protocol.md 6.1)."""
 
+import contextlib
 from enum import Enum
 
-from seckill.adapters.mysql import Database, DatabaseError
+from seckill.adapters.mysql import Database, DatabaseError, Duplicate
 from seckill.adapters.redis import Redis
 from seckill.domain.reservation import Reservation, Status
 from seckill.protocol.abandon import release_quietly
@@ -54,7 +55,8 @@ def _transaction(database: Database, key: str, sku_id: int, reason: str) -> tupl
         database.execute("roll_back.mark_rolled_back", reason, key)
         # Whatever the row's epoch: I1 has counted its units as live until now.
         database.execute("abandon.extend_cap", row.quantity, sku_id)
-        database.execute("roll_back.insert_notice", key)
+        with contextlib.suppress(Duplicate):  # mended or restored data: the user has been told, once is enough
+            database.execute("roll_back.insert_notice", key)
     return RollBack.ROLLED_BACK, row
 
 

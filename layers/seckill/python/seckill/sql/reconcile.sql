@@ -1,12 +1,14 @@
 -- What the reconciler looks for (docs/protocol.md 6.1, 6.2, 6.5). Plain SELECTs: a locking scan deadlocks with landings.
 
 -- A page of rows at 1 older than the stale age, oldest first, after the last one seen. By the database's clock.
+-- Either those for which there is stock, or those for which there is too little: apart, so that the latter never fill the pages.
 -- name: stale_page
-SELECT pre_deduct_key, sku_id, created_at
-FROM seckill_pre_deduct
-WHERE status = 1 AND created_at <= UTC_TIMESTAMP(3) - INTERVAL %(stale_seconds)s SECOND
-  AND (created_at > %(after_time)s OR (created_at = %(after_time)s AND pre_deduct_key > %(after_key)s))
-ORDER BY created_at, pre_deduct_key LIMIT %(page)s
+SELECT l.pre_deduct_key, l.sku_id, l.created_at
+FROM seckill_pre_deduct l LEFT JOIN seckill_stock k ON k.sku_id = l.sku_id
+WHERE l.status = 1 AND l.created_at <= UTC_TIMESTAMP(3) - INTERVAL %(stale_seconds)s SECOND
+  AND (l.created_at > %(after_time)s OR (l.created_at = %(after_time)s AND l.pre_deduct_key > %(after_key)s))
+  AND (COALESCE(k.remaining, 0) >= l.quantity) = %(in_stock)s
+ORDER BY l.created_at, l.pre_deduct_key LIMIT %(page)s
 
 -- One more failure that names this row alone.
 -- name: count_retry
