@@ -366,16 +366,29 @@ def test_a_sale_that_cannot_be_looked_at_does_not_keep_the_others_from_it(backro
     assert (copy.stock, backroom.copy(good).stock) == (3, 3)
 
 
-def test_an_overdue_sale_that_cannot_be_closed_does_not_keep_the_others_open(backroom: Backroom) -> None:
+@pytest.mark.parametrize(
+    "breakage",
+    [
+        "UPDATE seckill_stock SET remaining = 0 WHERE sku_id = %(sku)s",
+        "UPDATE seckill_sale SET cap = cap + 10 WHERE sku_id = %(sku)s",
+    ],
+    ids=["remaining", "cap"],
+)
+def test_an_overdue_sale_whose_books_are_off_stays_as_it_is_and_does_not_keep_the_others_open(
+    backroom: Backroom, breakage: str
+) -> None:
     broken, other = backroom.sales.open(total=3), backroom.sales.open(total=3)
     backroom.deliberately_broken.add(broken)
     backroom.promise(broken, "alice")
-    backroom.ledger(broken).run("UPDATE seckill_stock SET remaining = 0 WHERE sku_id = %(sku)s")
+    backroom.ledger(broken).run(breakage)
     for sku_id in (broken, other):
         backroom.ledger(sku_id).run("UPDATE seckill_sale SET closes_at = 1 WHERE sku_id = %(sku)s")
     done = backroom.reconcile()
     assert done.closed == [other]
-    assert [problem for problem in done.failed if problem.startswith(f"closing of SKU {broken}:")]
+    assert f"SKU {broken} was not closed: its books are off, a person mends the rows" in done.failed
+    assert "InvariantBroken" in backroom.counts
+    ((epoch,),) = backroom.ledger(broken).select("SELECT epoch FROM seckill_sale WHERE sku_id = %(sku)s")
+    assert epoch == 1
 
 
 def time_is_up_after_one_sale(monkeypatch: pytest.MonkeyPatch) -> None:

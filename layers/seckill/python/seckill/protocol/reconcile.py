@@ -11,7 +11,7 @@ from seckill.adapters.sns import NoticeTopic
 from seckill.adapters.sqs import DeadLetters, Depth
 from seckill.domain.deadline import Deadline
 from seckill.domain.event import Event
-from seckill.protocol.audit import Audit, audit_sale
+from seckill.protocol.audit import Audit, audit_sale, books_are_broken
 from seckill.protocol.change_sale import close_sale
 from seckill.protocol.dead_letters import Rescue, rescue_dead_letters
 from seckill.protocol.notices import publish_notices
@@ -23,6 +23,7 @@ from seckill.protocol.stale_rows import StaleRows, sweep_stale_rows
 CLOSE_AFTER_MS = 5 * 60 * 1000
 # No sale's turn is begun with less time left: it reads some pages and may rebuild.
 SALE_SECONDS = 5.0
+BOOKS_ARE_OFF = "its books are off, a person mends the rows"
 
 
 @dataclass
@@ -145,8 +146,15 @@ class Reconcile:
     def _close_overdue(self, done: Pass) -> None:
         for row in self._database.rows("reconcile.overdue", CLOSE_AFTER_MS):
             with self._part(done, f"closing of SKU {row['sku_id']}"):
-                close_sale(self._database, self._redis, row["sku_id"])
-                done.closed.append(row["sku_id"])
+                self._close(done, row["sku_id"])
+
+    def _close(self, done: Pass, sku_id: int) -> None:
+        """Closing is a rebuild, whose new cap would hide books that are off."""
+        if books_are_broken(self._database, sku_id):
+            done.failed.append(f"SKU {sku_id} was not closed: {BOOKS_ARE_OFF}")
+            return
+        close_sale(self._database, self._redis, sku_id)
+        done.closed.append(sku_id)
 
     def _one_sale(self, done: Pass, sku_id: int, deadline: Deadline) -> None:
         """Holds first, so that the audit judges what is left; a copy that is behind or has drifted is rebuilt."""
@@ -164,7 +172,7 @@ class Reconcile:
             if outcome is Rebuilt.LOADED:
                 done.rebuilt.append(sku_id)
             elif outcome is Rebuilt.PROMISED_TOO_MUCH or (outcome is Rebuilt.NOT_LOADED and self._is_last(audit)):
-                why = "its books are off, a person mends the rows" if audit.hard_broken else outcome.value
+                why = BOOKS_ARE_OFF if audit.hard_broken else outcome.value
                 done.failed.append(f"SKU {sku_id} was not rebuilt: {why}")
 
     def _audited(self, done: Pass, sku_id: int) -> Audit | None:
