@@ -45,7 +45,7 @@ check: set-up
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/pytest -n $(JOBS) --dist worksteal tests/infra
+	.venv/bin/pytest -n $(JOBS) --dist worksteal tests/infra tests/unit/test_iam_tokens.py
 
 faults: set-up
 	FAULTS=full FAULTS_SEED=$(SEED) .venv/bin/pytest -n $(JOBS) --dist worksteal tests/faults

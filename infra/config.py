@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
+
+# A family with its generation, and a size: "t4g.medium".
+_CLASS = re.compile(r"[a-z]+[0-9][a-z0-9-]*\.[a-z0-9]+")
+_HTTPS_URL = re.compile(r"https://[^\s/]+(/\S*)?")
+_ORIGIN = re.compile(r"https?://[^\s/]+")
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
+# Keys of the CDK's own have a colon, a slash, an @ or a hyphen; whatever looks like these is meant for us.
+_OURS = re.compile(r"[A-Za-z0-9_.]+")
 
 
 class ConfigurationError(ValueError):
@@ -47,8 +56,8 @@ class Database:
             0.5 <= self.min_capacity_acu <= self.max_capacity_acu <= 256,
             "database.min_capacity_acu and max_capacity_acu must be between 0.5 and 256, the first not the larger.",
         )
+        _require(bool(_CLASS.fullmatch(self.instance_class)), "database.instance_class must look like 't4g.medium'.")
         family, _, size = self.instance_class.partition(".")
-        _require(bool(family and size), "database.instance_class must look like 't4g.medium'.")
         _require(
             not (family in {"t3", "t4g"} and size in {"micro", "small"}),
             f"database.instance_class {self.instance_class} has no Performance Insights, which Database "
@@ -72,7 +81,7 @@ class Redis:
     snapshot_days: int
 
     def __post_init__(self) -> None:
-        _require("." in self.node_type, "redis.node_type must look like 't4g.small'.")
+        _require(bool(_CLASS.fullmatch(self.node_type)), "redis.node_type must look like 't4g.small'.")
         _require(1 <= self.shards <= 90, "redis.shards must be between 1 and 90.")
         _require(
             self.cluster_mode or self.shards == 1,
@@ -158,7 +167,7 @@ class Api:
 
     def __post_init__(self) -> None:
         _require(
-            not self.issuer or self.issuer.startswith("https://"),
+            not self.issuer or bool(_HTTPS_URL.fullmatch(self.issuer)),
             "api.issuer must be an https URL: API Gateway reads its keys from there.",
         )
         _require(
@@ -169,6 +178,10 @@ class Api:
         _require(1 <= self.requests_per_second <= 10000, "api.requests_per_second must be between 1 and 10000.")
         _require(1 <= self.burst <= 5000, "api.burst must be between 1 and 5000.")
         _require("*" not in self.cors_origins, "api.cors_origins must name origins: '*' would admit every page.")
+        _require(
+            all(_ORIGIN.fullmatch(origin) for origin in self.cors_origins),
+            "api.cors_origins must look like 'https://shop.example', with commas between them.",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +199,9 @@ class Environment:
 
     def __post_init__(self) -> None:
         _require(self.log_days in LOG_DAYS, f"log_days must be one of {', '.join(map(str, LOG_DAYS))}.")
-        _require(not self.alarm_email or "@" in self.alarm_email, "alarm_email must be an e-mail address.")
+        _require(
+            not self.alarm_email or bool(_EMAIL.fullmatch(self.alarm_email)), "alarm_email must be an e-mail address."
+        )
         wanted, had = self.functions.database_connections, self.database.proxy_connections
         _require(
             wanted <= had,
@@ -278,6 +293,8 @@ def environment_from_context(context: Mapping[str, object]) -> Environment:
         elif dot and section in _SECTIONS:
             kind = typing.get_type_hints(Environment)[section]
             changes[section][name_in_section] = _typed(kind, name_in_section, value)
+        else:
+            _require(key == "env" or not _OURS.fullmatch(key), f"{key} is not a setting.")
     base = ENVIRONMENTS[name]
     sections = {section: dataclasses.replace(getattr(base, section), **changes[section]) for section in _SECTIONS}
     return dataclasses.replace(base, **sections, **changes[""])  # type: ignore[arg-type]

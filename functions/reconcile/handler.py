@@ -18,6 +18,7 @@ from seckill.adapters.redis import Redis
 from seckill.adapters.sns import NoticeTopic
 from seckill.adapters.sqs import DeadLetters
 from seckill.domain.deadline import Deadline
+from seckill.domain.landing_message import parse_landing_message
 from seckill.protocol.rebuild import Rebuilt
 from seckill.protocol.reconcile import Pass, Reconcile
 
@@ -56,6 +57,7 @@ def reconcile() -> Reconcile:
 def lambda_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """An SQS batch is answered like a consumer's; anything else by a JSON summary of what was done."""
     deadline = Deadline(context.get_remaining_time_in_millis() / 1000 - SPARE_SECONDS, LONGEST_WAIT_SECONDS)
+    logger.append_keys(correlation_id=context.aws_request_id)  # what a pass does, nobody's request asked for
     with metrics.invocation():
         if "Records" in event:
             return _batch(event, context, deadline)
@@ -69,7 +71,9 @@ def _told(done: Pass) -> dict[str, Any]:
     for event in done.events:
         logger.info(event.what, extra={"pre_deduct_key": event.key, "sku_id": event.sku_id})
     for body in done.rescue.unknown:
-        logger.error("unknown dead letter", extra={"body": body})
+        message = parse_landing_message(body)
+        keys = {"pre_deduct_key": message.get("preDeductKey"), "sku_id": message.get("skuId")}
+        logger.error("unknown dead letter", extra={"body": body, **keys})
     log = logger.error if summary["failed"] else logger.info
     log("reconciled", extra={"summary": summary})
     return summary

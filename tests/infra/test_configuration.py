@@ -23,6 +23,14 @@ from infra.config import DEV, PROD, ConfigurationError, environment_from_context
         ({"api.cors_origins": "*"}, "must name origins"),
         ({"api.requests_per_second": "20000"}, "must be between 1 and 10000"),
         ({"alarm_email": "nobody"}, "must be an e-mail address"),
+        ({"alarm_email": "@"}, "must be an e-mail address"),
+        ({"datbase.engine": "aurora"}, "datbase.engine is not a setting."),
+        ({"log_day": "3"}, "log_day is not a setting."),
+        ({"name": "prod"}, "name is not a setting."),
+        ({"redis.node_type": "banana.big"}, "redis.node_type must look like"),
+        ({"database.instance_class": "x.y"}, "database.instance_class must look like"),
+        ({"api.issuer": "https://", "api.audience": "a"}, "must be an https URL"),
+        ({"api.cors_origins": "shop.example"}, "api.cors_origins must look like"),
         ({"log_days": "8"}, "log_days must be one of"),
         ({"functions.land_order_concurrency": "1"}, "what an SQS event source allows"),
         (
@@ -36,6 +44,16 @@ def test_a_wrong_value_is_refused_with_a_sentence(context: dict[str, str], sente
     with pytest.raises(ConfigurationError) as refused:
         environment_from_context(context)
     assert sentence in str(refused.value)
+
+
+def test_the_cdks_own_context_is_none_of_our_settings() -> None:
+    keys = (
+        "aws:cdk:bundling-stacks",
+        "@aws-cdk/aws-iam:minimizePolicies",
+        "cli-telemetry",
+        "availability-zones:eu-west-1",
+    )
+    assert environment_from_context(dict.fromkeys(keys, "x")) == DEV
 
 
 def test_single_values_are_put_over_the_environment() -> None:

@@ -69,6 +69,29 @@ def test_every_module_has_unchecked_byte_code_of_lambdas_python(artefacts: Artef
             assert header == magic + struct.pack("<I", 0b01), source
 
 
+# Reads a compiled file as the interpreter that made it does, and says which source it names.
+NAMED_SOURCE = """
+import marshal, sys
+for cached in sys.stdin.read().split():
+    with open(cached, "rb") as file:
+        print(marshal.loads(file.read()[16:]).co_filename)
+"""
+
+
+def test_the_byte_code_names_the_sources_where_they_lie_on_lambda(artefacts: Artefacts) -> None:
+    for root, on_lambda in ((artefacts.opt, "/opt"), *((task, "/var/task") for task in artefacts.tasks.values())):
+        sources = sorted(root.rglob("*.py"))
+        compiled = [str(source.parent / "__pycache__" / f"{source.stem}.cpython-313.pyc") for source in sources]
+        named = subprocess.run(
+            [artefacts.python, "-c", NAMED_SOURCE],
+            input="\n".join(compiled),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        assert named == [f"{on_lambda}/{source.relative_to(root)}" for source in sources]
+
+
 @pytest.mark.parametrize("architecture", ELF_MACHINES)
 def test_every_compiled_file_is_of_the_architecture(tmp_path: Path, architecture: str, artefacts: Artefacts) -> None:
     folder = tmp_path / architecture

@@ -1,5 +1,6 @@
 """The reconcile function: its events and answers, its metrics, and that one part's failure never stops another."""
 
+import io
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from functions.reconcile import handler
 from local.lambda_context import LambdaContext
 from local.servers import RedisServer, free_port
 from seckill.domain.answer import Refusal, Refused, Reserved
@@ -334,10 +336,25 @@ def test_what_was_done_is_counted_and_each_reservation_has_its_log_line(
     assert all(line.pre_deduct_key for line in of_sale)  # type: ignore[attr-defined]
     unknown = [line for line in caplog.records if line.getMessage() == "unknown dead letter"]
     assert [(line.levelname, line.body) for line in unknown] == [("ERROR", landing_body("unknown"))]  # type: ignore[attr-defined]
+    assert unknown[0].pre_deduct_key == "unknown"  # type: ignore[attr-defined]
     told = "".join(str(vars(line)) for line in caplog.records)
     assert not any(user in told for user in ("alice", "bob", "carol", "dave"))
     functions.reconcile({})
     assert counts(lines(capsys)) == {"DeadLetterUnknown": 1, "LandingFailed": 1, "ReconcilePass": 1}
+
+
+def test_the_lines_of_a_pass_carry_its_own_correlation_id(
+    backroom: Backroom, functions: Functions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything_to_do(backroom)
+    told = []
+    for _ in range(2):
+        output = io.StringIO()
+        monkeypatch.setattr(handler.logger.registered_handler, "stream", output)
+        functions.reconcile({})
+        told.append({json.loads(line)["correlation_id"] for line in output.getvalue().splitlines()})
+    (first,), (second,) = told
+    assert first != second
 
 
 def test_a_broken_equation_is_counted(
