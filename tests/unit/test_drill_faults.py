@@ -27,7 +27,7 @@ def test_the_same_seed_hits_the_same_sends() -> None:
 def test_the_incident_s_numbers_of_sends_are_hit_each_by_one_fault(seed: int) -> None:
     plan = plan_faults(seed, 100, ALL)
     assert [plan.count(hit) for hit in Hit] == [2, 2, 3, 2]
-    assert set(plan.hits) <= set(range(100))
+    assert set(plan.hits) <= set(range(90)), "the last sends may be missing on a busy machine"
     assert all(ordinal >= 66 for ordinal, hit in plan.hits.items() if hit is Hit.HELD_ROW)
 
 
