@@ -85,6 +85,6 @@ set-up-local:
 	@$(PYTHON) tools/bootstrap.py local
 
 clean:
-	rm -rf .venv .tools .local build cdk.out
+	rm -rf .venv .tools .local build cdk.out .cdk .uv_cache
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -14,7 +14,7 @@ from local.whole_numbers import whole_number
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `seckill audit`."""
-    parser.add_argument("sku", type=whole_number(), nargs="?", metavar="SKU", help="one sale (all on offer)")
+    parser.add_argument("sku", type=whole_number(1), nargs="?", metavar="SKU", help="one sale (all on offer)")
     add_asking_options(parser)
 
 

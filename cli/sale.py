@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     def add_for_sku(name: str, help_text: str) -> argparse.ArgumentParser:
         command = add(name, help_text)
-        command.add_argument("sku", type=whole_number(), metavar="SKU")
+        command.add_argument("sku", type=whole_number(1), metavar="SKU")
         return command
 
     opening = add_for_sku("open", "put a SKU on offer")

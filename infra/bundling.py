@@ -100,7 +100,7 @@ def find_python() -> str:
             return candidate
     raise ConfigurationError(
         f"Python {PYTHON_VERSION}, whose byte code the layers carry, was not found on PATH, in pyenv or among uv's: "
-        f"install it, for instance by `uv python install {PYTHON_VERSION}`."
+        f"install it, for instance by `.venv/bin/uv python install --no-bin {PYTHON_VERSION}`."
     )
 
 
@@ -108,7 +108,7 @@ def _pythons() -> Iterator[str]:
     on_path = shutil.which(f"python{PYTHON_VERSION}")
     if on_path:
         yield on_path
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    pyenv = Path(os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv"))  # noqa: PTH111 - raises nothing without a home
     yield from map(str, sorted(pyenv.glob(f"versions/{PYTHON_VERSION}.*/bin/python{PYTHON_VERSION}")))
     found = subprocess.run(  # noqa: S603
         [find_uv_bin(), "python", "find", "--no-python-downloads", PYTHON_VERSION],

@@ -25,6 +25,8 @@ _WATCHED = 'exec 3<&0 </dev/null; (read -r _ <&3; kill -KILL 0) & exec "$@" 3<&-
 _JANITOR = 'read -r _; for _ in 1 2 3 4 5; do rm -rf -- "$1" && exit; sleep 0.2; done'
 
 POLL_INTERVAL_S = 0.02
+# Of a log, for a message: a crash of some workers says a line for each, and the cause stands above them.
+LAST_LINES = 20
 
 
 class ServerError(Exception):
@@ -141,7 +143,7 @@ class SupervisedProcess:
     def last_words(self) -> str:
         """The last lines of its log, on one line."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return " | ".join(line.strip() for line in lines[-5:] if line.strip()) or "nothing in its log"
+        return " | ".join(line.strip() for line in lines[-LAST_LINES:] if line.strip()) or "nothing in its log"
 
 
 class Server(ABC):

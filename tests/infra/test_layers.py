@@ -167,8 +167,18 @@ def test_a_python_that_is_not_3_13_is_not_taken(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(bundling, "_pythons", lambda: iter([sys.executable, "/nowhere/python3.13"]))
     if sys.version_info[:2] == (3, 13):
         pytest.skip("the tests themselves run on 3.13")
-    with pytest.raises(ConfigurationError, match="uv python install"):
+    with pytest.raises(ConfigurationError, match="uv python install --no-bin"):
         bundling.find_python.__wrapped__()  # without its cache
+
+
+def test_a_user_without_a_home_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("PYENV_ROOT", raising=False)
+    monkeypatch.setattr(Path, "home", nowhere)
+    monkeypatch.setattr(Path, "expanduser", nowhere)
+    assert all(Path(python).name.startswith("python3") for python in bundling._pythons())
 
 
 def test_the_cdk_is_not_needed_to_import_the_product() -> None:
