@@ -254,7 +254,7 @@ def impatient() -> Deadline:
 
 
 @pytest.mark.parametrize(("rebuilt_since", "beats"), [(True, 1), (False, 2)], ids=["older-epoch", "same-epoch"])
-def test_a_restored_older_database_is_healed_by_the_next_beats_without_a_page(
+def test_a_restored_older_database_is_healed_by_the_next_beats_without_a_storm_of_pages(
     shop: Shop, rebuilt_since: bool, beats: int
 ) -> None:
     shop.open(lots=10)
@@ -350,5 +350,5 @@ def beat_alone(shop: Shop, beats: int) -> tuple[list[Pass], Counter[str]]:
 
 
 def pages(counts: Counter[str]) -> list[str]:
-    """Counts that wake a person up."""
+    """Counts that wake a person up each time; the gap's alarm may, once, until it is healed."""
     return [name for name in ("InvariantBroken", "StuckReservation", "DeadLetterUnknown") if counts[name]]
