@@ -15,7 +15,11 @@ class SavedQueries(Construct):
         self._save(
             f"{name}/One reservation's timeline",
             logs.QueryString(
-                fields=["@timestamp", "service", "level", "message", "correlation_id", "xray_trace_id"],
+                # What reserve answered, how the landing went, what an operator decided: each in a field of its own.
+                fields=[
+                    *("@timestamp", "service", "level", "message", "answer", "landing", "decision"),
+                    *("correlation_id", "xray_trace_id"),
+                ],
                 filter_statements=['pre_deduct_key = "PUT THE KEY HERE"'],
                 sort="@timestamp asc",
                 limit=1000,
@@ -36,7 +40,7 @@ class SavedQueries(Construct):
             f"{name}/Unknown outcomes",
             logs.QueryString(
                 fields=["@timestamp", "pre_deduct_key", "sku_id", "correlation_id", "message"],
-                filter_statements=['code = "OUTCOME_UNKNOWN" or OutcomeUnknown > 0'],
+                filter_statements=['answer = "OUTCOME_UNKNOWN"'],
                 sort="@timestamp desc",
                 limit=200,
             ),

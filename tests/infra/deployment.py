@@ -89,6 +89,38 @@ class Deployment:
     def role_of(self, function: Resource) -> str:
         return str(function.properties["Role"]["Fn::GetAtt"][0])
 
+    def resolved(self, value: Any) -> str:
+        """As `text`, with imports followed to what the other stack exports."""
+        found = text(value)
+        for output in self.data["Outputs"].values():
+            if "Export" in output:
+                found = found.replace(f"<{output['Export']['Name']}>", text(output["Value"]))
+        return found
+
+    def queues(self) -> dict[str, str]:
+        """Logical ids by what the queues are for, found by what refers to them."""
+        told = self.function("reserve").properties["Environment"]["Variables"]
+        [beat] = [
+            target["Arn"]["Fn::GetAtt"][0]
+            for rule in self.resources("AWS::Events::Rule")
+            for target in rule.properties["Targets"]
+            if json.loads(target.get("Input", "{}")) == {"job": "beat"}
+        ]
+        [failures] = {
+            config.properties["DestinationConfig"]["OnFailure"]["Destination"]["Fn::GetAtt"][0]
+            for config in self.resources("AWS::Lambda::EventInvokeConfig")
+        }
+        work = {
+            "landing": told["LANDING_QUEUE_URL"]["Ref"],
+            "reconcile": told["RECONCILE_QUEUE_URL"]["Ref"],
+            "beat": beat,
+        }
+        dead = {
+            f"dead {name}": self.by_id(queue).properties["RedrivePolicy"]["deadLetterTargetArn"]["Fn::GetAtt"][0]
+            for name, queue in work.items()
+        }
+        return work | dead | {"failures": failures}
+
     def _all(self) -> Iterator[Resource]:
         for template in (self.data, self.service):
             for logical_id, body in template["Resources"].items():

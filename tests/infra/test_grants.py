@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from infra.database import APP_USER, MASTER_USER
 from tests.infra.deployment import Deployment, text
 
 OWN_LOG = {"logs:CreateLogStream", "logs:PutLogEvents"}
@@ -39,6 +40,15 @@ WITHOUT_RESOURCE = TRACES | DESCRIBE
 def test_a_function_may_do_exactly_this(deployment: Deployment, name: str) -> None:
     granted = {action for statement in _statements(deployment, name) for action in _actions(statement)}
     assert granted == GRANTS[name]
+
+
+@pytest.mark.parametrize("name", GRANTS)
+def test_and_on_exactly_these_resources(deployment: Deployment, name: str) -> None:
+    granted: dict[str, set[str]] = {}
+    for statement in _statements(deployment, name):
+        for action in _actions(statement):
+            granted.setdefault(action, set()).update(map(deployment.resolved, _as_list(statement["Resource"])))
+    assert granted == _allowed(deployment, name)
 
 
 @pytest.mark.parametrize("name", GRANTS)
@@ -116,6 +126,62 @@ def test_the_deployment_invokes_sale_admin_and_nothing_else(deployment: Deployme
     assert "VpcConfig" not in handler.properties  # it calls the Lambda API, which has no endpoint inside
 
 
+def _allowed(deployment: Deployment, name: str) -> dict[str, set[str]]:
+    """Each action of a function's role, with the resources that it needs and no others."""
+    queues = {what: f"<{queue}.Arn>" for what, queue in deployment.queues().items()}
+    consumes, sends, measures = {
+        "reserve": ((), ("landing", "reconcile"), ()),
+        "land_order": (("landing",), (), ()),
+        # A dead letter is rescued by one and resolved by the other; the landing queue's depth is one of the accounts.
+        "reconcile": (("reconcile", "beat", "dead landing"), ("failures",), ("landing",)),
+        "sale_admin": (("dead landing",), ("failures",), ("landing",)),
+    }[name]
+    account = "<AWS::Region>:<AWS::AccountId>"
+    users = [APP_USER, MASTER_USER] if name == "sale_admin" else [APP_USER]
+    log = deployment.function(name).properties["LoggingConfig"]["LogGroup"]["Ref"]
+    redis = deployment.one("AWS::ElastiCache::ReplicationGroup")
+    redis_users = {user.properties["UserName"] for user in deployment.resources("AWS::ElastiCache::User")}
+    [redis_user] = redis_users - {"default"}
+    allowed: dict[str, set[str]] = {}
+    for actions, resources in (
+        (OWN_LOG, {f"<{log}.Arn>"}),
+        (WITHOUT_RESOURCE, {"*"}),
+        (NETWORK, {f"arn:<AWS::Partition>:ec2:{account}:*/*"}),
+        (
+            {"rds-db:connect"},
+            {f"arn:<AWS::Partition>:rds-db:{account}:dbuser:{_proxy_id(deployment)}/{user}" for user in users},
+        ),
+        (
+            {"elasticache:Connect"},
+            {
+                f"arn:<AWS::Partition>:elasticache:{account}:replicationgroup:<{redis.id}>",
+                f"arn:<AWS::Partition>:elasticache:{account}:user:{redis_user}",
+            },
+        ),
+        (CONSUME, {queues[queue] for queue in consumes}),
+        (SEND, {queues[queue] for queue in sends}),
+        ({"sqs:GetQueueAttributes"}, {queues[queue] for queue in measures}),
+    ):
+        for action in actions if resources else ():
+            allowed.setdefault(action, set()).update(resources)
+    if name == "reconcile":
+        topic = deployment.function(name).properties["Environment"]["Variables"]["NOTICE_TOPIC_ARN"]
+        key = f"<{deployment.one('AWS::KMS::Key').id}.Arn>"
+        allowed |= {"sns:Publish": {text(topic)}, "kms:GenerateDataKey": {key}, "kms:Decrypt": {key}}
+    return allowed
+
+
+def _proxy_id(deployment: Deployment) -> str:
+    """The id that IAM knows the proxy by, the last part of its ARN: where the database itself would be a way round."""
+    proxy = deployment.one("AWS::RDS::DBProxy")
+    [imported] = [
+        output["Export"]["Name"]
+        for output in deployment.data["Outputs"].values()
+        if output["Value"] == {"Fn::GetAtt": [proxy.id, "DBProxyArn"]}
+    ]
+    return text({"Fn::Select": [6, {"Fn::Split": [":", {"Fn::ImportValue": imported}]}]})
+
+
 def _statements(deployment: Deployment, name: str) -> list[dict[str, Any]]:
     return deployment.statements(deployment.role_of(deployment.function(name)))
 
@@ -126,5 +192,8 @@ def _actions(statement: dict[str, Any]) -> set[str]:
 
 
 def _resources(statement: dict[str, Any]) -> list[str]:
-    resources = statement["Resource"]
-    return [text(resource) for resource in (resources if isinstance(resources, list) else [resources])]
+    return [text(resource) for resource in _as_list(statement["Resource"])]
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -18,13 +18,7 @@ WORK = {
 def _queue(deployment: Deployment, name: str) -> Resource:
     """By what refers to it: a setting of a function, or the schedule's message."""
     if name == "beat":
-        [target] = [
-            target
-            for rule in deployment.resources("AWS::Events::Rule")
-            for target in rule.properties["Targets"]
-            if json.loads(target.get("Input", "{}")) == {"job": "beat"}
-        ]
-        return deployment.by_id(target["Arn"]["Fn::GetAtt"][0])
+        return deployment.by_id(deployment.queues()["beat"])
     teller = "reserve" if name == "RECONCILE_QUEUE_URL" else "reconcile"
     return deployment.by_id(deployment.function(teller).properties["Environment"]["Variables"][name]["Ref"])
 
