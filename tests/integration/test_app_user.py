@@ -1,5 +1,6 @@
 """`migrate` as the master user lets the functions' user do what the protocol does, and no more."""
 
+import uuid
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -29,18 +30,19 @@ def app(servers: Servers, database: Database) -> Iterator[Database]:
 
 
 def test_the_functions_user_may_select_insert_and_update_the_books(app: Database) -> None:
+    operation = str(uuid.uuid4())  # on a server of one's own, the row of the last time is still there
     app.run_script(
-        "INSERT INTO seckill_top_up (operation_id, sku_id, units, created_at) VALUES ('of app user', 1, 0, NOW(3));\n"
-        "UPDATE seckill_top_up SET units = 0 WHERE operation_id = 'of app user';\n"
-        "SELECT units FROM seckill_top_up WHERE operation_id = 'of app user' LOCK IN SHARE MODE;\n"
-        "SELECT units FROM seckill_top_up WHERE operation_id = 'of app user' FOR UPDATE;"
+        f"INSERT INTO seckill_top_up (operation_id, sku_id, units, created_at) VALUES ('{operation}', 1, 0, NOW(3));\n"
+        f"UPDATE seckill_top_up SET units = 0 WHERE operation_id = '{operation}';\n"
+        f"SELECT units FROM seckill_top_up WHERE operation_id = '{operation}' LOCK IN SHARE MODE;\n"
+        f"SELECT units FROM seckill_top_up WHERE operation_id = '{operation}' FOR UPDATE;"
     )
 
 
 @pytest.mark.parametrize(
     "statement",
     [
-        "DELETE FROM seckill_top_up WHERE operation_id = 'of app user'",
+        "DELETE FROM seckill_top_up WHERE operation_id = 'none'",
         "TRUNCATE TABLE seckill_order",
         "DROP TABLE seckill_notice",
         "ALTER TABLE seckill_sale ADD COLUMN more INT",

@@ -431,8 +431,13 @@ def test_a_live_reservation_is_shown_before_a_rolled_back_one_and_else_the_lates
     assert call(get_latest(sku_id)).body["preDeductKey"] == second
     third = call(post(sku_id)).body["preDeductKey"]
     # An older live row comes before a younger dead one.
-    ledger.run("UPDATE seckill_pre_deduct SET pre_deduct_key = '00000000-0' WHERE pre_deduct_key = %(key)s", key=third)
-    assert call(get_latest(sku_id)).body["preDeductKey"] == "00000000-0"
+    older = f"00000000-{sku_id}"
+    ledger.run(
+        "UPDATE seckill_pre_deduct SET pre_deduct_key = %(older)s WHERE pre_deduct_key = %(key)s",
+        key=third,
+        older=older,
+    )
+    assert call(get_latest(sku_id)).body["preDeductKey"] == older
 
 
 def test_a_user_without_a_reservation_of_this_sale_has_none(sales: Sales) -> None:
